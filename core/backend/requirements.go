@@ -1,0 +1,72 @@
+package backend
+
+import (
+	"github.com/weir-project/weir/core/collective"
+	"github.com/weir-project/weir/core/topology"
+)
+
+// Requirements is what a backend needs, as data: the engine checks it without a call, and shows it for any machine. The
+// zero value of a field requires nothing.
+type Requirements struct {
+	WorldSizes   []Span                // numbers of ranks
+	Memories     []collective.Memory   // where the buffers lie
+	DataTypes    []collective.DataType // element types
+	Ops          []collective.Op       // reduce ops
+	Scope        Scope                 // how far the ranks may be apart
+	Links        []topology.Class      // classes that the link of every pair must be of
+	P2P          topology.P2P          // least evidence of peer-to-peer access between every pair
+	Multicast    bool                  // NVLink multicast
+	Capabilities []string              // compute capabilities: "9.0", or "8.0+" for that and newer
+	Platforms    []string              // such as "linux/amd64"
+	Driver       string                // oldest CUDA driver, such as "550"
+	Libraries    []collective.Library  // Name and oldest Version that every rank needs to have loaded
+	Windows      []Window              // byte counts served; none means all
+	Multiple     int64                 // the byte count must be a multiple of this
+	Alignment    int                   // buffers must begin at a multiple of this many bytes
+	Placement    collective.Placement  // in place or out of place only
+	Modes        []Mode                // eager or captured
+	InFlight     int                   // most calls of one group in flight at once
+
+	// Deterministic is a promise rather than a need: equal inputs give the same bits on every rank and in every run.
+	Deterministic bool
+}
+
+// Span is the whole numbers from Min to Max, both included.
+type Span struct{ Min, Max int }
+
+// Exactly is a span for each of the numbers.
+func Exactly(n ...int) []Span {
+	spans := make([]Span, len(n))
+	for i, v := range n {
+		spans[i] = Span{v, v}
+	}
+	return spans
+}
+
+// Scope is how far apart ranks may be.
+type Scope string
+
+// The scopes.
+const (
+	AnyScope  Scope = ""
+	OneHost   Scope = "one_host"
+	OneClique Scope = "one_nvlink_clique" // every pair of GPUs connected by NVLink, on one host
+)
+
+// Mode is how a call is made.
+type Mode string
+
+// The modes.
+const (
+	Eager    Mode = "eager"
+	Captured Mode = "captured"
+)
+
+// Window is a range of byte counts for some groups. Its zero-valued keys match every group.
+type Window struct {
+	Capability string // as in Requirements.Capabilities
+	WorldSize  int
+	Mode       Mode
+	Range      Range
+	Unmeasured bool // the range is a guess for this kind of machine
+}

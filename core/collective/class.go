@@ -1,0 +1,58 @@
+package collective
+
+import "fmt"
+
+// Class is a request class: what a decision is made for, once per group. Byte counts are not part of it; a decision
+// covers all of them.
+type Class struct {
+	Memory   Memory
+	DataType DataType
+	Op       Op
+	Captured bool // the call is recorded in a GPU graph
+}
+
+// NumClasses is the number of request classes; Index is below it.
+const NumClasses = NumMemories * 2 * NumDataTypes * NumOps
+
+// Index numbers the class in [0, NumClasses), for arrays on the hot path.
+func (c Class) Index() int {
+	i := int(c.Memory) * 2
+	if c.Captured {
+		i++
+	}
+	return (i*NumDataTypes+int(c.DataType))*NumOps + int(c.Op)
+}
+
+// ClassAt is the inverse of Class.Index.
+func ClassAt(index int) Class {
+	op, rest := index%NumOps, index/NumOps
+	dt, rest := rest%NumDataTypes, rest/NumDataTypes
+	return Class{Memory: Memory(rest / 2), DataType: DataType(dt), Op: Op(op), Captured: rest%2 == 1}
+}
+
+// Validate says which field is out of range.
+func (c Class) Validate() error {
+	switch {
+	case !c.Memory.Valid():
+		return fmt.Errorf("request class: unknown memory kind %s", c.Memory)
+	case !c.DataType.Valid():
+		return fmt.Errorf("request class: unknown data type %s", c.DataType)
+	case !c.Op.Valid():
+		return fmt.Errorf("request class: unknown reduce op %s", c.Op)
+	case c.Captured && c.Memory == Host:
+		return fmt.Errorf("request class: host memory cannot be captured in a GPU graph")
+	}
+	return nil
+}
+
+// Mode is "eager" or "captured".
+func (c Class) Mode() string {
+	if c.Captured {
+		return "captured"
+	}
+	return "eager"
+}
+
+func (c Class) String() string {
+	return fmt.Sprintf("%s %s %s %s", c.Memory, c.DataType, c.Op, c.Mode())
+}

@@ -1,0 +1,153 @@
+package dispatch
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/samber/lo"
+
+	"github.com/weir-project/weir/core/backend"
+	"github.com/weir-project/weir/core/collective"
+)
+
+// Candidate is a backend of a plugin, or what is left of one.
+type Candidate struct {
+	Plugin  string
+	Info    backend.Info
+	Backend backend.Backend // nil if the plugin never came up; then Fault says why
+	Fault   error
+}
+
+// Policy is what the configuration says about a cascade.
+type Policy struct {
+	Order    []string                     // backend names to be asked first, in this order
+	Fallback map[collective.Memory]string // backend asked last, per memory kind
+	Disabled []string                     // backend names never asked
+}
+
+// Options are what a resolution adds to the policy.
+type Options struct {
+	Policy       Policy
+	AskAll       bool // ask every candidate, also those that nothing is left for
+	Hypothetical bool // the group is not of this machine; unknown stays unknown
+
+	// Verdicts are known already and not asked for again, by backend name: those of the same resolution before a
+	// plan failed, with the failed backend's decline.
+	Verdicts map[string]backend.Verdict
+}
+
+// Answer is what became of one candidate.
+type Answer struct {
+	Backend string
+	Plugin  string
+	Verdict backend.Verdict
+}
+
+// Decision is the outcome of a cascade for one group and request class.
+type Decision struct {
+	Group   string
+	Class   collective.Class
+	Answers []Answer // in cascade order
+	Table   *Table   // indices are positions in Answers
+}
+
+// Order sorts candidates into the cascade for a memory kind: configured, then priority from high to low, then name,
+// the fallback last. Ties do not depend on the order given.
+func Order(candidates []Candidate, p Policy, memory collective.Memory) []Candidate {
+	place := func(c Candidate) int {
+		if name := p.Fallback[memory]; name != "" && c.Info.Name == name {
+			return len(p.Order) + 1
+		}
+		if i := slices.Index(p.Order, c.Info.Name); i >= 0 {
+			return i
+		}
+		return len(p.Order)
+	}
+	return slices.SortedStableFunc(slices.Values(candidates), func(a, b Candidate) int {
+		return cmp.Or(
+			cmp.Compare(place(a), place(b)),
+			cmp.Compare(b.Info.Priority, a.Info.Priority),
+			cmp.Compare(a.Info.Name, b.Info.Name),
+			cmp.Compare(a.Plugin, b.Plugin),
+		)
+	})
+}
+
+// Resolve asks the candidates in cascade order until every byte count is served and returns the decision. It does not
+// fail: what goes wrong with a candidate is its verdict. Only a done ctx leaves candidates declined with TIMEOUT.
+func Resolve(ctx context.Context, candidates []Candidate, group collective.Group, class collective.Class, opts Options) Decision {
+	ordered := Order(candidates, opts.Policy, class.Memory)
+	d := Decision{Group: group.ID, Class: class, Answers: make([]Answer, len(ordered))}
+	req := backend.Request{Group: group, Class: class, Hypothetical: opts.Hypothetical}
+	accepted := make([][]backend.Range, len(ordered))
+	d.Table = NewTable(accepted)
+	for i, c := range ordered {
+		v := ask(ctx, c, req, opts, opts.AskAll || !d.Table.Complete())
+		d.Answers[i] = Answer{Backend: c.Info.Name, Plugin: c.Plugin, Verdict: v}
+		if v.Kind == backend.Accept {
+			accepted[i] = v.Ranges
+			d.Table = NewTable(accepted)
+		}
+	}
+	return d
+}
+
+// ask gives the verdict of one candidate; needed is false when nothing is left for it to serve.
+func ask(ctx context.Context, c Candidate, req backend.Request, opts Options, needed bool) backend.Verdict {
+	if slices.Contains(opts.Policy.Disabled, c.Info.Name) {
+		return backend.Declined(backend.Because(backend.DisabledByUser, "", ""))
+	}
+	if c.Backend == nil {
+		return backend.Declined(backend.ReasonFor(lo.CoalesceOrEmpty(c.Fault, fmt.Errorf("the plugin did not start"))))
+	}
+	allowed := c.Info.Requirements.Check(req)
+	if allowed.Kind != backend.Accept {
+		return settle(allowed, opts)
+	}
+	if v, ok := opts.Verdicts[c.Info.Name]; ok && v.Kind != backend.NotAsked {
+		return v
+	}
+	if !needed {
+		return backend.Verdict{Kind: backend.NotAsked}
+	}
+	v, err := c.Backend.Accept(ctx, req)
+	if err != nil {
+		return backend.Declined(backend.ReasonFor(err))
+	}
+	if err := v.Validate(); err != nil {
+		return backend.Declined(nonsense(err))
+	}
+	if v.Kind == backend.Accept {
+		v.Ranges = intersect(v.Ranges, allowed.Ranges)
+		if len(v.Ranges) == 0 {
+			return backend.Declined(nonsense(fmt.Errorf("accepted only byte counts outside its own windows")))
+		}
+	}
+	return settle(v, opts)
+}
+
+// settle makes unknown a decline at run time: a group cannot be run on a guess.
+func settle(v backend.Verdict, opts Options) backend.Verdict {
+	if v.Kind == backend.Unknown && !opts.Hypothetical {
+		v.Kind = backend.Decline
+	}
+	return v
+}
+
+func nonsense(err error) backend.Reason {
+	return backend.Reason{Code: backend.Other, Rank: backend.AnyRank, Text: "invalid verdict: " + err.Error()}
+}
+
+func intersect(a, b []backend.Range) []backend.Range {
+	var both []backend.Range
+	for _, x := range a {
+		for _, y := range b {
+			if r, ok := x.Intersect(y); ok {
+				both = append(both, r)
+			}
+		}
+	}
+	return both
+}

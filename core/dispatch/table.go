@@ -1,0 +1,135 @@
+// Package dispatch asks backends in cascade order and turns their verdicts into a decision: which backend serves which byte count.
+package dispatch
+
+import (
+	"slices"
+	"sort"
+
+	"github.com/weir-project/weir/core/backend"
+)
+
+// None is the choice where no backend serves.
+const None = -1
+
+// Segment is a range of byte counts for which the choice is made in the same way.
+type Segment struct {
+	Max     int64    // last byte count of the segment; the first is one more than the segment before
+	Choices []Choice // tried in order; only the last one serves every multiple
+}
+
+// Choice is a backend that serves the byte counts that are multiples of Multiple (0 and 1: all).
+type Choice struct {
+	Multiple int64
+	Index    int // of the candidate
+}
+
+// Table says for every byte count which candidate serves it. It is immutable, so that any number of threads may look
+// a count up without a lock.
+type Table struct {
+	segments []Segment
+}
+
+// NewTable builds the table of a list of accepted ranges: for every byte count the first candidate in order that
+// accepts it. accepted[i] is nil for a candidate that does not accept.
+func NewTable(accepted [][]backend.Range) *Table {
+	bounds := []int64{1}
+	for _, ranges := range accepted {
+		for _, r := range ranges {
+			bounds = append(bounds, r.Min)
+			if r.Max < backend.NoLimit {
+				bounds = append(bounds, r.Max+1)
+			}
+		}
+	}
+	slices.Sort(bounds)
+	bounds = slices.Compact(bounds)
+	t := &Table{}
+	for i, min := range bounds {
+		max := int64(backend.NoLimit)
+		if i+1 < len(bounds) {
+			max = bounds[i+1] - 1
+		}
+		t.add(Segment{Max: max, Choices: choicesAt(accepted, min)})
+	}
+	return t
+}
+
+// choicesAt are the candidates for the byte counts of the segment that begins at min.
+func choicesAt(accepted [][]backend.Range, min int64) []Choice {
+	var choices []Choice
+	for i, ranges := range accepted {
+		for _, r := range ranges {
+			if min < r.Min || r.Max < min {
+				continue
+			}
+			choices = append(choices, Choice{Multiple: r.Multiple, Index: i})
+			if r.Multiple <= 1 {
+				return choices
+			}
+		}
+	}
+	return choices
+}
+
+func (t *Table) add(s Segment) {
+	if n := len(t.segments); n > 0 && slices.Equal(t.segments[n-1].Choices, s.Choices) {
+		t.segments[n-1].Max = s.Max
+		return
+	}
+	t.segments = append(t.segments, s)
+}
+
+// TableOf rebuilds a table from the segments that Segments gave. The last segment must end at backend.NoLimit.
+func TableOf(segments []Segment) *Table { return &Table{segments: segments} }
+
+// Segments are the table's rows in order.
+func (t *Table) Segments() []Segment { return t.segments }
+
+// Lookup is the index of the candidate that serves a byte count of 1 or more, or None.
+func (t *Table) Lookup(bytes int64) int {
+	for i := range t.segments {
+		if s := &t.segments[i]; bytes <= s.Max {
+			for _, c := range s.Choices {
+				if c.Multiple <= 1 || bytes%c.Multiple == 0 {
+					return c.Index
+				}
+			}
+			return None
+		}
+	}
+	return None
+}
+
+// Complete reports whether every byte count is served.
+func (t *Table) Complete() bool {
+	return !slices.ContainsFunc(t.segments, func(s Segment) bool {
+		return len(s.Choices) == 0 || s.Choices[len(s.Choices)-1].Multiple > 1
+	})
+}
+
+// Ranges are the byte counts that one candidate serves, in order.
+func (t *Table) Ranges(index int) []backend.Range {
+	var ranges []backend.Range
+	min := int64(1)
+	for _, s := range t.segments {
+		for _, c := range s.Choices {
+			if c.Index == index {
+				ranges = append(ranges, backend.Range{Min: min, Max: s.Max, Multiple: c.Multiple})
+			}
+		}
+		min = s.Max + 1
+	}
+	return ranges
+}
+
+// Chosen are the candidates that serve at least one byte count, in ascending order.
+func (t *Table) Chosen() []int {
+	var chosen []int
+	for _, s := range t.segments {
+		for _, c := range s.Choices {
+			chosen = append(chosen, c.Index)
+		}
+	}
+	sort.Ints(chosen)
+	return slices.Compact(chosen)
+}

@@ -1,0 +1,105 @@
+package topology
+
+import "fmt"
+
+// Device is one GPU. Its identity is the UUID or the PCI bus id, never the index.
+type Device struct {
+	Index       int
+	UUID        string // "" if not known
+	PCIBusID    string // such as "0000:17:00.0"; "" if not known
+	Name        string
+	Capability  string // CUDA compute capability such as "9.0"; "" if not known
+	NUMA        string // NUMA node as printed by its source; "" if absent
+	CPUAffinity string // CPUs near it, as printed by its source; "" if absent
+}
+
+// Host is the processor side of a machine.
+type Host struct {
+	CPU       string // model name; "" if not known
+	Cores     int    // cores that this process may use
+	NUMANodes int    // 0 if not known
+}
+
+// Graph is the devices of one host and the link between every two.
+type Graph struct {
+	Host    Host
+	Devices []Device
+	Links   [][]Link // Links[a][b] by position in Devices; the diagonal is unused
+
+	P2P       P2P      // between every two devices
+	Multicast Answer   // NVLink multicast
+	Notes     []string // what could not be probed and why
+}
+
+// Worst is the slowest link of a square matrix; the zero Link (unknown) if it has fewer than two rows.
+func Worst(links [][]Link) Link {
+	var worst Link
+	first := true
+	for a, row := range links {
+		for b, l := range row {
+			if a == b {
+				continue
+			}
+			if first || l.Slower(worst) {
+				worst, first = l, false
+			}
+		}
+	}
+	return worst
+}
+
+// FullNVLink says whether every pair is connected by NVLink: no if a pair is known not to be, unknown if a pair is
+// not known or there is no pair.
+func FullNVLink(links [][]Link) Answer {
+	if len(links) < 2 {
+		return NotKnown
+	}
+	answer := Yes
+	for a, row := range links {
+		for b, l := range row {
+			switch {
+			case a == b || l.Class == NVLink:
+			case l.Class == Unknown:
+				answer = NotKnown
+			default:
+				return No
+			}
+		}
+	}
+	return answer
+}
+
+// Sub is the graph of the devices at the given positions, in that order.
+func (g Graph) Sub(positions []int) (Graph, error) {
+	s := g
+	s.Devices = make([]Device, len(positions))
+	s.Links = make([][]Link, len(positions))
+	for i, p := range positions {
+		if p < 0 || p >= len(g.Devices) {
+			return Graph{}, fmt.Errorf("no device %d: the topology has %d devices", p, len(g.Devices))
+		}
+		s.Devices[i] = g.Devices[p]
+		s.Links[i] = make([]Link, len(positions))
+		for j, q := range positions {
+			if q >= 0 && q < len(g.Devices) && p != q {
+				s.Links[i][j] = g.Links[p][q]
+			}
+		}
+	}
+	return s, nil
+}
+
+// Uniform is a graph of n devices with the same link between every two.
+func Uniform(n int, link Link, device func(i int) Device) Graph {
+	g := Graph{Devices: make([]Device, n), Links: make([][]Link, n)}
+	for i := range n {
+		g.Devices[i] = device(i)
+		g.Links[i] = make([]Link, n)
+		for j := range n {
+			if i != j {
+				g.Links[i][j] = link
+			}
+		}
+	}
+	return g
+}
