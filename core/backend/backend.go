@@ -3,6 +3,8 @@ package backend
 
 import (
 	"context"
+	"fmt"
+	"slices"
 
 	"github.com/weir-project/weir/core/collective"
 	"github.com/weir-project/weir/core/plan"
@@ -42,6 +44,21 @@ type Info struct {
 	Kind         plan.Kind
 	Priority     int // backends that the configuration does not order are asked from high to low
 	Requirements Requirements
+}
+
+// Check is Requirements.Check, and declines a group of several hosts unless the plan is a library: nothing else
+// crosses hosts.
+func (i Info) Check(req Request) Verdict {
+	v := i.Requirements.Check(req)
+	isMultiHost := func(r Reason) bool { return r.Code == MultiHost }
+	if n := req.Group.Hosts(); n > 1 && i.Kind != plan.LibraryKind && !slices.ContainsFunc(v.Reasons, isMultiHost) {
+		reason := Because(MultiHost, fmt.Sprintf("%d hosts", n), "one host")
+		if v.Kind != Decline {
+			return Declined(reason)
+		}
+		v.Reasons = append(v.Reasons, reason)
+	}
+	return v
 }
 
 // Request is one question: may this backend serve this class of calls of this group?

@@ -16,8 +16,8 @@ import (
 // The verdict is Accept with the byte ranges left, Decline if a requirement is known to be unmet, and Unknown if only
 // facts that could not be established stand in the way.
 func (q Requirements) Check(req Request) Verdict {
-	c := checker{group: req.Group, class: req.Class}
-	c.request(q)
+	c := checker{Request: req}
+	c.call(q)
 	c.ranks(q)
 	if req.Class.Memory == collective.CUDA {
 		c.devices(q)
@@ -34,8 +34,7 @@ func (q Requirements) Check(req Request) Verdict {
 }
 
 type checker struct {
-	group          collective.Group
-	class          collective.Class
+	Request
 	unmet, unknown []Reason
 }
 
@@ -51,31 +50,33 @@ func (c *checker) dunno(what, required string) {
 	c.unknown = append(c.unknown, Because(ProbeUnavailable, what+" unknown", required))
 }
 
-func (c *checker) request(q Requirements) {
-	if len(q.Memories) > 0 && !slices.Contains(q.Memories, c.class.Memory) {
-		c.no(MemoryKind, c.class.Memory.String(), list(q.Memories))
+func (c *checker) call(q Requirements) {
+	if len(q.Memories) > 0 && !slices.Contains(q.Memories, c.Class.Memory) {
+		c.no(MemoryKind, c.Class.Memory.String(), list(q.Memories))
 	}
-	if len(q.DataTypes) > 0 && !slices.Contains(q.DataTypes, c.class.DataType) {
-		c.no(DType, c.class.DataType.String(), list(q.DataTypes))
+	if len(q.DataTypes) > 0 && !slices.Contains(q.DataTypes, c.Class.DataType) {
+		c.no(DType, c.Class.DataType.String(), list(q.DataTypes))
 	}
-	if len(q.Ops) > 0 && !slices.Contains(q.Ops, c.class.Op) {
-		c.no(OpCode, c.class.Op.String(), list(q.Ops))
+	if len(q.Ops) > 0 && !slices.Contains(q.Ops, c.Class.Op) {
+		c.no(OpCode, c.Class.Op.String(), list(q.Ops))
 	}
-	if len(q.Modes) > 0 && !slices.Contains(q.Modes, Mode(c.class.Mode())) {
-		c.no(CaptureState, c.class.Mode(), list(q.Modes))
+	if len(q.Modes) > 0 && !slices.Contains(q.Modes, Mode(c.Class.Mode())) {
+		c.no(CaptureState, c.Class.Mode(), list(q.Modes))
 	}
 }
 
 func (c *checker) ranks(q Requirements) {
-	g := c.group
+	g := c.Group
 	if n := g.WorldSize(); len(q.WorldSizes) > 0 && !inSpans(q.WorldSizes, n) {
 		c.no(WorldSize, strconv.Itoa(n), spans(q.WorldSizes))
 	}
 	if n := g.Hosts(); q.Scope != AnyScope && n > 1 {
 		c.no(MultiHost, fmt.Sprintf("%d hosts", n), "one host")
 	}
-	if q.Alignment > 0 && g.Alignment%q.Alignment != 0 || q.Alignment > 0 && g.Alignment == 0 {
-		c.no(Alignment, fmt.Sprintf("buffers aligned to %s", lo.Ternary(g.Alignment == 0, "their element", fmt.Sprintf("%d B", g.Alignment))), fmt.Sprintf("%d B", q.Alignment))
+	// Buffers begin at a multiple of what the group promises and always at a multiple of the element.
+	promised, ok := lcm(int64(g.Alignment), int64(c.Class.DataType.Size()))
+	if q.Alignment > 1 && (!ok || promised%int64(q.Alignment) != 0 || promised == 0) {
+		c.no(Alignment, fmt.Sprintf("buffers aligned to %d B", promised), fmt.Sprintf("%d B", q.Alignment))
 	}
 	if q.Placement != collective.AnyPlacement && q.Placement != g.Placement {
 		c.no(InPlace, lo.CoalesceOrEmpty(string(g.Placement), "any placement"), string(q.Placement))
@@ -98,17 +99,20 @@ func (c *checker) ranks(q Requirements) {
 
 // devices checks what only GPUs have.
 func (c *checker) devices(q Requirements) {
-	c.links(q)
+	c.links(q.Links, LinkNotFull)
+	if q.Scope == OneClique {
+		c.links([]topology.Class{topology.NVLink}, ScopeCode)
+	}
 	c.p2p(q)
 	if q.Multicast {
-		switch c.group.Multicast {
+		switch c.Group.Multicast {
 		case topology.No:
 			c.no(NoMulticast, "no", "NVLink multicast")
 		case topology.NotKnown:
 			c.dunno("multicast", "NVLink multicast")
 		}
 	}
-	for rank, r := range c.group.Ranks {
+	for rank, r := range c.Group.Ranks {
 		if len(q.Capabilities) > 0 {
 			c.capability(q.Capabilities, rank, r)
 		}
@@ -123,27 +127,20 @@ func (c *checker) devices(q Requirements) {
 	}
 }
 
-func (c *checker) links(q Requirements) {
-	allowed := q.Links
-	code := LinkNotFull
-	if q.Scope == OneClique && len(allowed) == 0 {
-		allowed, code = []topology.Class{topology.NVLink}, ScopeCode
-	}
-	if len(allowed) == 0 || c.group.WorldSize() < 2 {
+func (c *checker) links(allowed []topology.Class, code Code) {
+	if len(allowed) == 0 {
 		return
 	}
 	required := strings.Join(lo.Map(allowed, func(l topology.Class, _ int) string { return string(l) }), " or ") + " on every pair"
 	var worst *topology.Link
 	unknown := false
-	for a, row := range c.group.Links {
-		for b, l := range row {
-			switch {
-			case a == b || slices.Contains(allowed, l.Class):
-			case l.Class == topology.Unknown:
-				unknown = true
-			case worst == nil || l.Slower(*worst):
-				worst = &l
-			}
+	for l := range topology.Pairs(c.Group.Links, c.Group.WorldSize()) {
+		switch {
+		case slices.Contains(allowed, l.Class):
+		case l.Class == topology.Unknown:
+			unknown = true
+		case worst == nil || l.Slower(*worst):
+			worst = &l
 		}
 	}
 	if worst != nil {
@@ -156,13 +153,13 @@ func (c *checker) links(q Requirements) {
 var evidence = map[topology.P2P]int{topology.P2PNone: 1, topology.P2PReported: 2, topology.P2PVerified: 3}
 
 func (c *checker) p2p(q Requirements) {
-	need, have := evidence[q.P2P], evidence[c.group.P2P]
+	need, have := evidence[q.P2P], evidence[c.Group.P2P]
 	switch {
-	case need <= 1 || have >= need || c.group.WorldSize() < 2:
+	case need <= 1 || have >= need || c.Group.WorldSize() < 2:
 	case have == 0:
 		c.dunno("peer-to-peer access", string(q.P2P))
 	case have == 1 || q.P2P == topology.P2PReported:
-		c.no(P2PUnreported, string(c.group.P2P), string(q.P2P))
+		c.no(P2PUnreported, string(c.Group.P2P), string(q.P2P))
 	default: // the driver reports it, but nobody has proved it
 		c.dunno("peer-to-peer access reported, proof", string(q.P2P))
 	}
@@ -182,67 +179,20 @@ func (c *checker) capability(wanted []string, rank int, r collective.Rank) {
 
 func (c *checker) libraries(q Requirements) {
 	for _, need := range q.Libraries {
-		for rank, r := range c.group.Ranks {
+		for rank, r := range c.Group.Ranks {
 			have, found := lo.Find(r.Libraries, func(l collective.Library) bool { return l.Name == need.Name })
 			switch {
+			case !found && c.Hypothetical: // what its ranks will load cannot be known
+				c.dunno(fmt.Sprintf("%s of rank %d", need.Name, rank), strings.TrimSpace(need.Name+" "+need.Version))
 			case !found:
 				c.noRank(LibMissing, rank, "not loaded", strings.TrimSpace(need.Name+" "+need.Version))
+			case need.Version != "" && have.Version == "":
+				c.dunno(fmt.Sprintf("version of %s in rank %d", need.Name, rank), need.Version+" or newer")
 			case need.Version != "" && CompareVersions(have.Version, need.Version) < 0:
 				c.noRank(Version, rank, need.Name+" "+have.Version, need.Version+" or newer")
 			}
 		}
 	}
-}
-
-// windows are the byte ranges for the group; none if there is no window for its key.
-func (c *checker) windows(q Requirements) []Range {
-	if len(q.Windows) == 0 {
-		return []Range{{Min: 1, Max: NoLimit, Multiple: q.Multiple}}
-	}
-	capability := ""
-	if len(c.group.Ranks) > 0 && c.group.Ranks[0].Device != nil {
-		capability = c.group.Ranks[0].Device.Capability
-	}
-	byArch := lo.Filter(q.Windows, func(w Window, _ int) bool {
-		return w.Capability == "" || capability != "" && matchesCapability(w.Capability, capability)
-	})
-	byWorld := lo.Filter(byArch, func(w Window, _ int) bool { return w.WorldSize == 0 || w.WorldSize == c.group.WorldSize() })
-	byMode := lo.Filter(byWorld, func(w Window, _ int) bool { return w.Mode == "" || string(w.Mode) == c.class.Mode() })
-	switch {
-	case len(byArch) == 0 && capability == "":
-		c.dunno("compute capability", "one with a byte window")
-	case len(byArch) == 0:
-		c.no(Arch, capability, "one with a byte window")
-	case len(byWorld) == 0:
-		c.no(WorldSize, strconv.Itoa(c.group.WorldSize()), "one with a byte window")
-	case len(byMode) == 0:
-		c.no(CaptureState, c.class.Mode(), "a mode with a byte window")
-	}
-	return lo.Map(byMode, func(w Window, _ int) Range {
-		w.Range.Multiple = lcm(w.Range.Multiple, q.Multiple)
-		return w.Range
-	})
-}
-
-func matchesCapability(wanted, have string) bool {
-	if least, ok := strings.CutSuffix(wanted, "+"); ok {
-		return CompareVersions(have, least) >= 0
-	}
-	return wanted == have
-}
-
-// CompareVersions orders dotted numbers such as "570.86.10": negative if a is older than b, 0 if equal; what is not a
-// number counts as 0.
-func CompareVersions(a, b string) int {
-	as, bs := strings.Split(a, "."), strings.Split(b, ".")
-	for i := range max(len(as), len(bs)) {
-		x, _ := strconv.Atoi(lo.NthOrEmpty(as, i))
-		y, _ := strconv.Atoi(lo.NthOrEmpty(bs, i))
-		if x != y {
-			return x - y
-		}
-	}
-	return 0
 }
 
 func inSpans(all []Span, n int) bool {

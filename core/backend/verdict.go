@@ -48,15 +48,27 @@ func (r Range) Contains(bytes int64) bool {
 // Validate says what is wrong with the bounds.
 func (r Range) Validate() error {
 	if r.Min < 1 || r.Max < r.Min || r.Multiple < 0 {
-		return fmt.Errorf("impossible byte range %s", r)
+		return fmt.Errorf("impossible byte range: %d to %d, multiples of %d", r.Min, r.Max, r.Multiple)
+	}
+	if r.Empty() {
+		return fmt.Errorf("byte range %d to %d holds no multiple of %d", r.Min, r.Max, r.Multiple)
 	}
 	return nil
 }
 
-// Intersect is the byte counts in both ranges; ok is false if their bounds do not meet.
+// Empty reports whether the range holds no byte count.
+func (r Range) Empty() bool {
+	if r.Max < max(r.Min, 1) {
+		return true
+	}
+	return r.Multiple > 1 && r.Max/r.Multiple <= (max(r.Min, 1)-1)/r.Multiple
+}
+
+// Intersect is the byte counts in both ranges; ok is false if there is none.
 func (r Range) Intersect(s Range) (both Range, ok bool) {
-	both = Range{Min: max(r.Min, s.Min), Max: min(r.Max, s.Max), Multiple: lcm(r.Multiple, s.Multiple)}
-	return both, both.Min <= both.Max
+	multiple, ok := lcm(r.Multiple, s.Multiple)
+	both = Range{Min: max(r.Min, s.Min), Max: min(r.Max, s.Max), Multiple: multiple}
+	return both, ok && !both.Empty()
 }
 
 func (r Range) String() string {
@@ -89,13 +101,19 @@ func Accepted(ranges ...Range) Verdict { return Verdict{Kind: Accept, Ranges: ra
 // Declined is a verdict that declines for the reasons.
 func Declined(reasons ...Reason) Verdict { return Verdict{Kind: Decline, Reasons: reasons} }
 
+// MaxRanges is the number of byte ranges that an acceptance may hold.
+const MaxRanges = 256
+
 // Validate says what makes a verdict nonsense: an acceptance without a possible range, an answer without a reason, a
-// reason with a code that does not exist.
+// reason with a code that does not exist, OTHER without a text.
 func (v Verdict) Validate() error {
 	switch v.Kind {
 	case Accept:
 		if len(v.Ranges) == 0 {
 			return fmt.Errorf("accepted without a byte range")
+		}
+		if len(v.Ranges) > MaxRanges {
+			return fmt.Errorf("accepted %d byte ranges, at most %d are allowed", len(v.Ranges), MaxRanges)
 		}
 		for _, r := range v.Ranges {
 			if err := r.Validate(); err != nil {
@@ -109,6 +127,9 @@ func (v Verdict) Validate() error {
 		for _, r := range v.Reasons {
 			if _, ok := codes[r.Code]; !ok {
 				return fmt.Errorf("unknown reason code %q", r.Code)
+			}
+			if r.Code == Other && r.Text == "" {
+				return fmt.Errorf("reason code %s without a text", r.Code)
 			}
 		}
 	default:
@@ -125,13 +146,17 @@ func (v Verdict) String() string {
 	return strings.Join(parts, "; ")
 }
 
-func lcm(a, b int64) int64 {
+// lcm is the least common multiple, where 0 and 1 are the same; ok is false if it is more than any byte count.
+func lcm(a, b int64) (multiple int64, ok bool) {
 	if a <= 1 || b <= 1 {
-		return max(a, b)
+		return max(a, b), true
 	}
 	g, h := a, b
 	for h != 0 {
 		g, h = h, g%h
 	}
-	return a / g * b
+	if a/g > NoLimit/b {
+		return NoLimit, false
+	}
+	return a / g * b, true
 }

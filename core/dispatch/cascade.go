@@ -102,7 +102,7 @@ func ask(ctx context.Context, c Candidate, req backend.Request, opts Options, ne
 	if c.Backend == nil {
 		return backend.Declined(backend.ReasonFor(lo.CoalesceOrEmpty(c.Fault, fmt.Errorf("the plugin did not start"))))
 	}
-	allowed := c.Info.Requirements.Check(req)
+	allowed := c.Info.Check(req)
 	if allowed.Kind != backend.Accept {
 		return settle(allowed, opts)
 	}
@@ -111,6 +111,9 @@ func ask(ctx context.Context, c Candidate, req backend.Request, opts Options, ne
 	}
 	if !needed {
 		return backend.Verdict{Kind: backend.NotAsked}
+	}
+	if err := ctx.Err(); err != nil {
+		return backend.Declined(backend.Reason{Code: backend.Timeout, Rank: backend.AnyRank, Text: err.Error()})
 	}
 	v, err := c.Backend.Accept(ctx, req)
 	if err != nil {
@@ -128,12 +131,16 @@ func ask(ctx context.Context, c Candidate, req backend.Request, opts Options, ne
 	return settle(v, opts)
 }
 
-// settle makes unknown a decline at run time: a group cannot be run on a guess.
+// settle makes unknown a decline at run time, with PROBE_UNAVAILABLE: a group cannot be run on a guess.
 func settle(v backend.Verdict, opts Options) backend.Verdict {
-	if v.Kind == backend.Unknown && !opts.Hypothetical {
-		v.Kind = backend.Decline
+	if v.Kind != backend.Unknown || opts.Hypothetical {
+		return v
 	}
-	return v
+	unprobed := func(r backend.Reason) bool { return r.Code == backend.ProbeUnavailable }
+	if !slices.ContainsFunc(v.Reasons, unprobed) {
+		v.Reasons = append(slices.Clone(v.Reasons), backend.Because(backend.ProbeUnavailable, "", ""))
+	}
+	return backend.Declined(v.Reasons...)
 }
 
 func nonsense(err error) backend.Reason {

@@ -14,7 +14,7 @@ const None = -1
 // Segment is a range of byte counts for which the choice is made in the same way.
 type Segment struct {
 	Max     int64    // last byte count of the segment; the first is one more than the segment before
-	Choices []Choice // tried in order; only the last one serves every multiple
+	Choices []Choice // tried in order, each serving a byte count that none before it serves
 }
 
 // Choice is a backend that serves the byte counts that are multiples of Multiple (0 and 1: all).
@@ -35,7 +35,10 @@ func NewTable(accepted [][]backend.Range) *Table {
 	bounds := []int64{1}
 	for _, ranges := range accepted {
 		for _, r := range ranges {
-			bounds = append(bounds, r.Min)
+			if r.Empty() {
+				continue
+			}
+			bounds = append(bounds, max(r.Min, 1))
 			if r.Max < backend.NoLimit {
 				bounds = append(bounds, r.Max+1)
 			}
@@ -43,15 +46,20 @@ func NewTable(accepted [][]backend.Range) *Table {
 	}
 	slices.Sort(bounds)
 	bounds = slices.Compact(bounds)
-	t := &Table{}
+	var raw, pruned Table
 	for i, min := range bounds {
 		max := int64(backend.NoLimit)
 		if i+1 < len(bounds) {
 			max = bounds[i+1] - 1
 		}
-		t.add(Segment{Max: max, Choices: choicesAt(accepted, min)})
+		raw.add(Segment{Max: max, Choices: choicesAt(accepted, min)})
 	}
-	return t
+	min := int64(1)
+	for _, s := range raw.segments {
+		pruned.add(Segment{Max: s.Max, Choices: prune(s.Choices, min, s.Max)})
+		min = s.Max + 1
+	}
+	return &pruned
 }
 
 // choicesAt are the candidates for the byte counts of the segment that begins at min.
@@ -59,7 +67,7 @@ func choicesAt(accepted [][]backend.Range, min int64) []Choice {
 	var choices []Choice
 	for i, ranges := range accepted {
 		for _, r := range ranges {
-			if min < r.Min || r.Max < min {
+			if r.Empty() || min < r.Min || r.Max < min {
 				continue
 			}
 			choices = append(choices, Choice{Multiple: r.Multiple, Index: i})
@@ -69,6 +77,36 @@ func choicesAt(accepted [][]backend.Range, min int64) []Choice {
 		}
 	}
 	return choices
+}
+
+// prune leaves out choices that serve no byte count from min to max, because none is a multiple or those before take
+// them all.
+func prune(choices []Choice, min, max int64) []Choice {
+	var kept []Choice
+	for _, c := range choices {
+		if left(kept, c.Multiple, min, max) {
+			kept = append(kept, c)
+		}
+	}
+	return kept
+}
+
+// left reports whether a multiple of a number from min to max is a multiple of none of the choices'. The search is
+// short: n choices, none of which takes all, take fewer than 2^n multiples in a row, and far fewer in practice.
+func left(choices []Choice, multiple, min, max int64) bool {
+	if slices.ContainsFunc(choices, func(c Choice) bool { return c.Multiple <= 1 || multiple > 1 && multiple%c.Multiple == 0 }) {
+		return false
+	}
+	if multiple < 1 {
+		multiple = 1
+	}
+	first, last := (min-1)/multiple+1, max/multiple
+	for i := int64(0); i <= last-first; i++ { // counted from 0: last may be the largest int64
+		if !slices.ContainsFunc(choices, func(c Choice) bool { return (first+i)*multiple%c.Multiple == 0 }) {
+			return true
+		}
+	}
+	return false
 }
 
 func (t *Table) add(s Segment) {
@@ -87,7 +125,15 @@ func (t *Table) Segments() []Segment { return t.segments }
 
 // Lookup is the index of the candidate that serves a byte count of 1 or more, or None.
 func (t *Table) Lookup(bytes int64) int {
-	for i := range t.segments {
+	low, high := 0, len(t.segments)
+	for high-low > 4 { // a few rows are faster walked through
+		if mid := (low + high) / 2; bytes <= t.segments[mid-1].Max {
+			high = mid
+		} else {
+			low = mid
+		}
+	}
+	for i := low; i < high; i++ {
 		if s := &t.segments[i]; bytes <= s.Max {
 			for _, c := range s.Choices {
 				if c.Multiple <= 1 || bytes%c.Multiple == 0 {
@@ -102,19 +148,32 @@ func (t *Table) Lookup(bytes int64) int {
 
 // Complete reports whether every byte count is served.
 func (t *Table) Complete() bool {
-	return !slices.ContainsFunc(t.segments, func(s Segment) bool {
-		return len(s.Choices) == 0 || s.Choices[len(s.Choices)-1].Multiple > 1
-	})
+	min := int64(1)
+	for _, s := range t.segments {
+		if left(s.Choices, 1, min, s.Max) {
+			return false
+		}
+		min = s.Max + 1
+	}
+	return true
 }
 
-// Ranges are the byte counts that one candidate serves, in order.
+// Ranges are the byte counts that one candidate serves, in order. Where a candidate before it takes the multiples of a
+// number, those are included.
 func (t *Table) Ranges(index int) []backend.Range {
 	var ranges []backend.Range
 	min := int64(1)
 	for _, s := range t.segments {
 		for _, c := range s.Choices {
-			if c.Index == index {
-				ranges = append(ranges, backend.Range{Min: min, Max: s.Max, Multiple: c.Multiple})
+			if c.Index != index {
+				continue
+			}
+			next := backend.Range{Min: min, Max: s.Max, Multiple: c.Multiple}
+			before := slices.IndexFunc(ranges, func(r backend.Range) bool { return r.Max == min-1 && r.Multiple == c.Multiple })
+			if before < 0 {
+				ranges = append(ranges, next)
+			} else {
+				ranges[before].Max = s.Max
 			}
 		}
 		min = s.Max + 1

@@ -24,7 +24,7 @@ type StepKind uint8
 // The instructions.
 const (
 	Copy   StepKind = iota // Dst = Srcs[0]
-	Reduce                 // Dst = op over Srcs, in their order, accumulated in float32 for 16-bit types and rounded once
+	Reduce                 // Dst = op over Srcs, in their order, accumulated in float32 for 16-bit types and rounded once; Dst may be one of Srcs
 	Signal                 // set this rank's signal Signal
 	Wait                   // wait until rank Rank has set its signal Signal for the tile Lag tiles ago
 )
@@ -43,7 +43,7 @@ const AllChunks = -1
 type Step struct {
 	Kind  StepKind
 	Dst   Place   // Copy and Reduce
-	Srcs  []Place // Copy: one; Reduce: two or more
+	Srcs  []Place // Copy: one; Reduce: one or more
 	Chunk int     // Copy and Reduce: which part of the tile, or AllChunks
 
 	// Final marks the copy or reduce after which the elements hold every rank's contribution: avg divides there.
@@ -161,7 +161,7 @@ func (s *Schedule) validateStep(t Step) error {
 	default:
 		return fmt.Errorf("unknown instruction")
 	}
-	if n := len(t.Srcs); t.Kind == Copy && n != 1 || t.Kind == Reduce && (n < 2 || n > MaxWorld) {
+	if n := len(t.Srcs); t.Kind == Copy && n != 1 || t.Kind == Reduce && (n < 1 || n > MaxWorld) {
 		return fmt.Errorf("%d sources", n)
 	}
 	if t.Chunk != AllChunks {

@@ -64,6 +64,11 @@ func (r *Rank) Copy(dst, src plan.Place, chunk int) {
 	r.steps = append(r.steps, plan.Step{Kind: plan.Copy, Dst: dst, Srcs: []plan.Place{src}, Chunk: chunk})
 }
 
+// CopyFinal copies a chunk that then holds every rank's contribution; only a group of one needs it.
+func (r *Rank) CopyFinal(dst, src plan.Place, chunk int) {
+	r.steps = append(r.steps, plan.Step{Kind: plan.Copy, Dst: dst, Srcs: []plan.Place{src}, Chunk: chunk, Final: true})
+}
+
 // Reduce combines a chunk of several sources into dst; more contributions follow in a later step.
 func (r *Rank) Reduce(dst plan.Place, srcs []plan.Place, chunk int) {
 	r.steps = append(r.steps, plan.Step{Kind: plan.Reduce, Dst: dst, Srcs: srcs, Chunk: chunk})

@@ -1,6 +1,9 @@
 package topology
 
-import "fmt"
+import (
+	"fmt"
+	"iter"
+)
 
 // Device is one GPU. Its identity is the UUID or the PCI bus id, never the index.
 type Device struct {
@@ -26,23 +29,40 @@ type Graph struct {
 	Devices []Device
 	Links   [][]Link // Links[a][b] by position in Devices; the diagonal is unused
 
+	Complete  Answer   // whether Devices are known to be all GPUs of the host; none found is not "none" unless this is yes
 	P2P       P2P      // between every two devices
 	Multicast Answer   // NVLink multicast
 	Notes     []string // what could not be probed and why
 }
 
-// Worst is the slowest link of a square matrix; the zero Link (unknown) if it has fewer than two rows.
+// Pairs yields the link of every ordered pair of n different members; one that links does not hold is unknown.
+func Pairs(links [][]Link, n int) iter.Seq[Link] {
+	return func(yield func(Link) bool) {
+		for a := range n {
+			for b := range n {
+				if a != b && !yield(at(links, a, b)) {
+					return
+				}
+			}
+		}
+	}
+}
+
+func at(links [][]Link, a, b int) Link {
+	if a >= len(links) || b >= len(links[a]) {
+		return Link{}
+	}
+	return links[a][b]
+}
+
+// Worst is the slowest link of a square matrix, an unknown one before all others; the zero Link (unknown) if it has
+// fewer than two rows.
 func Worst(links [][]Link) Link {
 	var worst Link
 	first := true
-	for a, row := range links {
-		for b, l := range row {
-			if a == b {
-				continue
-			}
-			if first || l.Slower(worst) {
-				worst, first = l, false
-			}
+	for l := range Pairs(links, len(links)) {
+		if first || l.Slower(worst) {
+			worst, first = l, false
 		}
 	}
 	return worst
@@ -55,15 +75,13 @@ func FullNVLink(links [][]Link) Answer {
 		return NotKnown
 	}
 	answer := Yes
-	for a, row := range links {
-		for b, l := range row {
-			switch {
-			case a == b || l.Class == NVLink:
-			case l.Class == Unknown:
-				answer = NotKnown
-			default:
-				return No
-			}
+	for l := range Pairs(links, len(links)) {
+		switch l.Class {
+		case NVLink:
+		case Unknown:
+			answer = NotKnown
+		default:
+			return No
 		}
 	}
 	return answer
@@ -82,7 +100,7 @@ func (g Graph) Sub(positions []int) (Graph, error) {
 		s.Links[i] = make([]Link, len(positions))
 		for j, q := range positions {
 			if q >= 0 && q < len(g.Devices) && p != q {
-				s.Links[i][j] = g.Links[p][q]
+				s.Links[i][j] = at(g.Links, p, q)
 			}
 		}
 	}

@@ -61,9 +61,11 @@ func (l *Link) UnmarshalText(text []byte) error {
 		*l = Link{}
 		return nil
 	}
-	if n, err := strconv.Atoi(strings.TrimPrefix(s, "NV")); err == nil && strings.HasPrefix(s, "NV") && n > 0 {
-		*l = Link{Class: NVLink, Count: n}
-		return nil
+	if digits, ok := strings.CutPrefix(s, "NV"); ok {
+		if n, err := strconv.ParseUint(digits, 10, 16); err == nil && n > 0 {
+			*l = Link{Class: NVLink, Count: int(n)}
+			return nil
+		}
 	}
 	if _, ok := slowness[Class(s)]; !ok {
 		return fmt.Errorf("unknown link class %q", s)

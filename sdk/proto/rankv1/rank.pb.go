@@ -1071,6 +1071,7 @@ type Choice struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Multiple      int64                  `protobuf:"varint,1,opt,name=multiple,proto3" json:"multiple,omitempty"`
 	Instance      uint64                 `protobuf:"varint,2,opt,name=instance,proto3" json:"instance,omitempty"`
+	Counter       uint32                 `protobuf:"varint,3,opt,name=counter,proto3" json:"counter,omitempty"` // of the board: counts the calls of this class that the instance runs
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1115,6 +1116,13 @@ func (x *Choice) GetMultiple() int64 {
 func (x *Choice) GetInstance() uint64 {
 	if x != nil {
 		return x.Instance
+	}
+	return 0
+}
+
+func (x *Choice) GetCounter() uint32 {
+	if x != nil {
+		return x.Counter
 	}
 	return 0
 }
@@ -1322,6 +1330,7 @@ func (x *Leave) GetGroup() string {
 type Failed struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Text          string                 `protobuf:"bytes,1,opt,name=text,proto3" json:"text,omitempty"`
+	Group         string                 `protobuf:"bytes,2,opt,name=group,proto3" json:"group,omitempty"` // set: this group cannot go on, for the reason in text
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1359,6 +1368,13 @@ func (*Failed) Descriptor() ([]byte, []int) {
 func (x *Failed) GetText() string {
 	if x != nil {
 		return x.Text
+	}
+	return ""
+}
+
+func (x *Failed) GetGroup() string {
+	if x != nil {
+		return x.Group
 	}
 	return ""
 }
@@ -1492,10 +1508,11 @@ const file_rankv1_rank_proto_rawDesc = "" +
 	"\aanswers\x18\x03 \x03(\v2\x14.weir.rank.v1.AnswerR\aanswers\"K\n" +
 	"\aSegment\x12\x10\n" +
 	"\x03max\x18\x01 \x01(\x03R\x03max\x12.\n" +
-	"\achoices\x18\x02 \x03(\v2\x14.weir.rank.v1.ChoiceR\achoices\"@\n" +
+	"\achoices\x18\x02 \x03(\v2\x14.weir.rank.v1.ChoiceR\achoices\"Z\n" +
 	"\x06Choice\x12\x1a\n" +
 	"\bmultiple\x18\x01 \x01(\x03R\bmultiple\x12\x1a\n" +
-	"\binstance\x18\x02 \x01(\x04R\binstance\"m\n" +
+	"\binstance\x18\x02 \x01(\x04R\binstance\x12\x18\n" +
+	"\acounter\x18\x03 \x01(\rR\acounter\"m\n" +
 	"\x06Answer\x12\x18\n" +
 	"\abackend\x18\x01 \x01(\tR\abackend\x12\x16\n" +
 	"\x06plugin\x18\x02 \x01(\tR\x06plugin\x121\n" +
@@ -1506,9 +1523,10 @@ const file_rankv1_rank_proto_rawDesc = "" +
 	"\tExchanged\x12\x12\n" +
 	"\x04data\x18\x01 \x03(\fR\x04data\"\x1d\n" +
 	"\x05Leave\x12\x14\n" +
-	"\x05group\x18\x01 \x01(\tR\x05group\"\x1c\n" +
+	"\x05group\x18\x01 \x01(\tR\x05group\"2\n" +
 	"\x06Failed\x12\x12\n" +
-	"\x04text\x18\x01 \x01(\tR\x04text\"6\n" +
+	"\x04text\x18\x01 \x01(\tR\x04text\x12\x14\n" +
+	"\x05group\x18\x02 \x01(\tR\x05group\"6\n" +
 	"\n" +
 	"GroupFault\x12\x14\n" +
 	"\x05group\x18\x01 \x01(\tR\x05group\x12\x12\n" +

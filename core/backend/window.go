@@ -1,0 +1,54 @@
+package backend
+
+import (
+	"slices"
+	"strconv"
+
+	"github.com/samber/lo"
+
+	"github.com/weir-project/weir/core/collective"
+)
+
+// windows are the byte ranges for the group; none if there is no window for its key. A window of a capability is for
+// groups whose every GPU has it.
+func (c *checker) windows(q Requirements) []Range {
+	if len(q.Windows) == 0 {
+		return []Range{{Min: 1, Max: NoLimit, Multiple: q.Multiple}}
+	}
+	byArch := lo.Filter(q.Windows, func(w Window, _ int) bool {
+		return w.Capability == "" || lo.EveryBy(c.Group.Ranks, func(r collective.Rank) bool {
+			return r.Device != nil && r.Device.Capability != "" && matchesCapability(w.Capability, r.Device.Capability)
+		})
+	})
+	byWorld := lo.Filter(byArch, func(w Window, _ int) bool { return w.WorldSize == 0 || w.WorldSize == c.Group.WorldSize() })
+	byMode := lo.Filter(byWorld, func(w Window, _ int) bool { return w.Mode == "" || string(w.Mode) == c.Class.Mode() })
+	switch {
+	case len(byArch) == 0:
+		c.noWindowForArch()
+	case len(byWorld) == 0:
+		c.no(WorldSize, strconv.Itoa(c.Group.WorldSize()), "one with a byte window")
+	case len(byMode) == 0:
+		c.no(CaptureState, c.Class.Mode(), "a mode with a byte window")
+	}
+	ranges := lo.FilterMap(byMode, func(w Window, _ int) (Range, bool) {
+		return w.Range.Intersect(Range{Min: 1, Max: NoLimit, Multiple: q.Multiple})
+	})
+	if len(ranges) == 0 && len(byMode) > 0 {
+		c.no(Alignment, "no byte count in the windows", "multiples of "+strconv.FormatInt(q.Multiple, 10)+" B")
+	}
+	return ranges
+}
+
+// noWindowForArch tells a capability without a window from one that is not known.
+func (c *checker) noWindowForArch() {
+	const required = "one with a byte window"
+	isUnknown := func(r collective.Rank) bool { return r.Device != nil && r.Device.Capability == "" }
+	switch {
+	case slices.ContainsFunc(c.Group.Ranks, isUnknown):
+		c.dunno("compute capability", required)
+	case slices.ContainsFunc(c.Group.Ranks, func(r collective.Rank) bool { return r.Device == nil }):
+		c.no(Arch, "no GPU", required)
+	default:
+		c.no(Arch, list(lo.Uniq(lo.Map(c.Group.Ranks, func(r collective.Rank, _ int) string { return r.Device.Capability }))), required)
+	}
+}

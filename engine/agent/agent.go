@@ -1,0 +1,202 @@
+// Package agent serves the ranks of a host: it forms their groups, decides once for each group, and commits by all ranks or by none.
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/weir-project/weir/core/dispatch"
+	"github.com/weir-project/weir/core/topology"
+	"github.com/weir-project/weir/engine/telemetry"
+	"github.com/weir-project/weir/sdk/proto/rankv1"
+)
+
+// Options are what an agent works with. All fields but those said to be optional must be set.
+type Options struct {
+	Socket     string // path to listen at; its folder must be the user's own
+	WorldSize  int    // ranks of a job
+	Candidates []dispatch.Candidate
+	Policy     dispatch.Policy
+	Topology   topology.Graph
+
+	Deterministic bool  // groups want the same bits in every run
+	MaxShared     int64 // bytes of shared memory for one group's plans
+
+	JoinDeadline     time.Duration // for all ranks to join, or to form a new group
+	CallDeadline     time.Duration // of one all-reduce
+	PrepareDeadline  time.Duration
+	SelfTestDeadline time.Duration
+
+	Tracer  telemetry.Tracer
+	Meter   *telemetry.Meter // optional
+	Logger  *slog.Logger
+	Decided func(Resolved) // optional; called with every outcome, one at a time
+}
+
+// Resolved is the outcome of a resolution.
+type Resolved struct {
+	Decision  dispatch.Decision
+	WorldSize int
+	Epoch     uint64
+	Took      time.Duration
+	Err       error // no backend serves any size
+}
+
+// Agent serves ranks until it is closed.
+type Agent struct {
+	opts     Options
+	listener *net.UnixListener
+	done     chan struct{} // closed by Close
+	wg       sync.WaitGroup
+
+	mu        sync.Mutex
+	closed    bool
+	members   map[*member]bool
+	job       *job
+	lastGroup int
+	groups    map[*group]bool     // of all jobs
+	past      []telemetry.Reading // of groups that have ended
+
+	decidedMu sync.Mutex
+}
+
+// Listen starts an agent.
+func Listen(opts Options) (*Agent, error) {
+	if opts.WorldSize < 1 {
+		return nil, fmt.Errorf("agent for %d ranks", opts.WorldSize)
+	}
+	if err := checkFolder(filepath.Dir(opts.Socket)); err != nil {
+		return nil, err
+	}
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: opts.Socket, Net: "unix"})
+	if err != nil {
+		return nil, fmt.Errorf("listen for ranks: %w", err)
+	}
+	a := &Agent{opts: opts, listener: l, members: map[*member]bool{}, groups: map[*group]bool{}, done: make(chan struct{})}
+	a.job = newJob(a)
+	a.wg.Go(a.accept)
+	a.wg.Go(a.collect)
+	return a, nil
+}
+
+// checkFolder refuses a folder in which another user could replace the socket.
+func checkFolder(dir string) error {
+	info, err := os.Stat(dir)
+	if err != nil {
+		return fmt.Errorf("folder of the agent's socket: %w", err)
+	}
+	if info.Mode().Perm()&0o022 != 0 {
+		return fmt.Errorf("folder of the agent's socket: %s may be written by others (mode %o); use one with mode 0700", dir, info.Mode().Perm())
+	}
+	return nil
+}
+
+// Socket is the path that ranks join at.
+func (a *Agent) Socket() string { return a.opts.Socket }
+
+// Close ends the agent. Ranks that are still joined keep the plans that they have.
+func (a *Agent) Close() error {
+	a.mu.Lock()
+	if a.closed {
+		a.mu.Unlock()
+		return nil
+	}
+	a.closed = true
+	close(a.done)
+	for m := range a.members {
+		_ = m.conn.Close()
+	}
+	a.mu.Unlock()
+	err := a.listener.Close() // removes the socket
+	a.wg.Wait()
+	return err
+}
+
+func (a *Agent) accept() {
+	for {
+		socket, err := a.listener.AcceptUnix()
+		if err != nil {
+			if errors.Is(err, net.ErrClosed) {
+				return
+			}
+			a.opts.Logger.Warn("a rank could not connect", "error", err)
+			select { // out of descriptors, say: do not spin
+			case <-time.After(100 * time.Millisecond):
+			case <-a.done:
+				return
+			}
+			continue
+		}
+		a.wg.Go(func() { a.serve(rankv1.NewConn(socket)) })
+	}
+}
+
+// serve speaks with one process until it is gone.
+func (a *Agent) serve(conn *rankv1.Conn) {
+	m := &member{agent: a, conn: conn, rank: -1}
+	defer conn.Close()
+	if !a.register(m) {
+		return
+	}
+	defer a.forget(m)
+	if err := m.admit(); err != nil {
+		a.opts.Logger.Warn("refused a connection", "error", err)
+		return
+	}
+	m.gone = m.receive()
+}
+
+func (a *Agent) register(m *member) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.closed {
+		return false
+	}
+	a.members[m] = true
+	return true
+}
+
+func (a *Agent) forget(m *member) {
+	a.mu.Lock()
+	delete(a.members, m)
+	closed := a.closed
+	a.mu.Unlock()
+	if m.job != nil && !closed { // an agent that ends must not end the ranks' groups
+		m.job.leave(m)
+	}
+}
+
+// RankExited tells the agent that a rank's process has ended, so that ranks that wait for it to join do not wait in
+// vain. why is a sentence about the rank, such as "rank 3 exited with code 1".
+func (a *Agent) RankExited(rank int, why string) {
+	a.mu.Lock()
+	j := a.job
+	a.mu.Unlock()
+	j.rankExited(rank, why)
+}
+
+func (a *Agent) groupID() string {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.lastGroup++
+	return fmt.Sprintf("g%d", a.lastGroup)
+}
+
+func (a *Agent) decided(r Resolved) {
+	if a.opts.Decided == nil {
+		return
+	}
+	a.decidedMu.Lock()
+	defer a.decidedMu.Unlock()
+	a.opts.Decided(r)
+}
+
+// background is the context of work for a job, which outlives the message that started it.
+func (a *Agent) background() context.Context { return context.Background() }

@@ -1,0 +1,92 @@
+package agent
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/samber/lo"
+
+	"github.com/weir-project/weir/sdk/proto/rankv1"
+)
+
+// maxExchange is the most that one rank may give to an exchange: it is for unique ids, handles and the like.
+const maxExchange = 1 << 20
+
+// round is one exchange in progress.
+type round struct {
+	ids   map[int]uint64 // request of each rank that has given its bytes
+	data  [][]byte
+	timer *time.Timer
+}
+
+// exchange takes a rank's bytes; when all ranks have given theirs, each gets all.
+func (g *group) exchange(rank int, id uint64, data []byte) error {
+	if len(data) > maxExchange {
+		return fmt.Errorf("%d bytes to exchange, at most %d", len(data), maxExchange)
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if err := g.usable(); err != nil {
+		return err
+	}
+	r := g.round
+	if r == nil {
+		r = &round{ids: map[int]uint64{}, data: make([][]byte, len(g.ranks))}
+		r.timer = time.AfterFunc(g.job.agent.opts.CallDeadline, func() { g.expire(r) })
+		g.round = r
+	}
+	if _, twice := r.ids[rank]; twice {
+		return fmt.Errorf("rank %d began a second exchange before the first had ended", rank)
+	}
+	r.ids[rank], r.data[rank] = id, data
+	if len(r.ids) < len(g.ranks) {
+		return nil
+	}
+	r.timer.Stop()
+	g.round = nil
+	g.job.agent.wg.Go(func() {
+		for rank, id := range r.ids {
+			_ = g.members[rank].conn.Send(&rankv1.ToRank{Id: id, Body: &rankv1.ToRank_Exchanged{Exchanged: &rankv1.Exchanged{Data: r.data}}})
+		}
+	})
+	return nil
+}
+
+// deadGroup is the error of a request to a group that has failed.
+type deadGroup struct{ group, text string }
+
+func (e *deadGroup) Error() string { return fmt.Sprintf("group %s has failed: %s", e.group, e.text) }
+
+// usable says why the group takes no more requests. g.mu is held.
+func (g *group) usable() error {
+	if g.dead != "" {
+		return &deadGroup{g.id, g.dead}
+	}
+	if _, rank, gone := lo.FindIndexOf(g.gone, func(gone bool) bool { return gone }); gone {
+		return fmt.Errorf("rank %d has left the group", rank)
+	}
+	return nil
+}
+
+func (g *group) expire(r *round) {
+	g.mu.Lock()
+	if g.round != r {
+		g.mu.Unlock()
+		return
+	}
+	g.round = nil
+	g.mu.Unlock()
+	missing := lo.Filter(lo.Range(len(g.ranks)), func(rank, _ int) bool { _, gave := r.ids[rank]; return !gave })
+	r.refuse(g, fmt.Errorf("%s did not exchange within %s", rankList(missing), g.job.agent.opts.CallDeadline))
+}
+
+// refuse answers every rank that waits with an error. A nil round has none.
+func (r *round) refuse(g *group, err error) {
+	if r == nil {
+		return
+	}
+	r.timer.Stop()
+	for rank, id := range r.ids {
+		g.members[rank].refuse(id, err)
+	}
+}

@@ -1,0 +1,209 @@
+package agent
+
+import (
+	"fmt"
+	"os"
+	"runtime"
+	"slices"
+	"sync"
+
+	"github.com/samber/lo"
+
+	"github.com/weir-project/weir/core/collective"
+	"github.com/weir-project/weir/core/topology"
+	"github.com/weir-project/weir/sdk/proto/pluginv1"
+	"github.com/weir-project/weir/sdk/proto/rankv1"
+)
+
+// group is a set of ranks of a job that all-reduce together.
+type group struct {
+	job     *job
+	id      string
+	ranks   []int     // members, by rank in the job
+	members []*member // by rank of this group
+	facts   collective.Group
+	board   *rankv1.Board
+	file    *os.File // of the board, until it is announced
+
+	mu        sync.Mutex
+	dead      string // why the group has failed; "" if it has not
+	gone      []bool // by rank
+	epoch     uint64
+	asked     *asked // the class that ranks wait to have decided
+	instances map[string]*instance
+	shared    int64 // bytes of the instances' memory
+	lastID    uint64
+	counters  []counter
+	round     *round   // of the exchange in progress
+	sampled   []uint64 // samples of each rank that are metrics already
+	closed    bool     // the board is gone
+}
+
+// newGroup makes the group and its board. j.mu is held.
+func newGroup(j *job, ranks []int) (*group, error) {
+	g := &group{
+		job: j, id: j.agent.groupID(), ranks: ranks, gone: make([]bool, len(ranks)), sampled: make([]uint64, len(ranks)), instances: map[string]*instance{},
+	}
+	g.members = lo.Map(ranks, func(r, _ int) *member { return j.ranks[r] })
+	facts := lo.Map(g.members, func(m *member, _ int) collective.Rank { return m.facts })
+	g.facts = GroupFacts(g.id, facts, j.agent.opts.Topology, j.agent.opts.Deterministic)
+	size := rankv1.BoardSize(len(ranks))
+	file, err := newShared("weir-board-"+g.id, size)
+	if err != nil {
+		return nil, err
+	}
+	memory, err := mapShared(file, size)
+	if err != nil {
+		_ = file.Close()
+		return nil, err
+	}
+	g.file, g.board = file, rankv1.NewBoard(memory, len(ranks))
+	return g, nil
+}
+
+// GroupFacts is what is known of a group of ranks on this host. deterministic is what the configuration asks for.
+func GroupFacts(id string, ranks []collective.Rank, t topology.Graph, deterministic bool) collective.Group {
+	g := collective.HostGroup(id, len(ranks))
+	g.Ranks = ranks
+	g.Cores = runtime.NumCPU()
+	g.Platform = runtime.GOOS + "/" + runtime.GOARCH
+	g.P2P, g.Multicast = t.P2P, t.Multicast
+	g.Deterministic = deterministic
+	for a := range ranks {
+		for b := range ranks {
+			if a != b && ranks[a].Device != nil && ranks[b].Device != nil {
+				g.Links[a][b] = linkBetween(t, *ranks[a].Device, *ranks[b].Device)
+			}
+		}
+	}
+	return g
+}
+
+// linkBetween looks two devices up by identity, never by index.
+func linkBetween(t topology.Graph, a, b topology.Device) topology.Link {
+	find := func(d topology.Device) int {
+		return slices.IndexFunc(t.Devices, func(e topology.Device) bool {
+			return d.UUID != "" && d.UUID == e.UUID || d.PCIBusID != "" && d.PCIBusID == e.PCIBusID
+		})
+	}
+	i, j := find(a), find(b)
+	if i < 0 || j < 0 || i == j {
+		return topology.Link{}
+	}
+	return t.Links[i][j]
+}
+
+// announce tells every member that the group exists. ids are the requests that asked for it, by rank in the job.
+func (g *group) announce(ids map[int]uint64) {
+	members := lo.Map(g.ranks, func(r, _ int) int32 { return int32(r) })
+	for rank, m := range g.members {
+		err := m.conn.Send(&rankv1.ToRank{Id: ids[g.ranks[rank]], Body: &rankv1.ToRank_GroupReady{GroupReady: &rankv1.GroupReady{
+			Group: g.id, Rank: int32(rank), Facts: pluginv1.FromGroup(g.facts), Ranks: members,
+			DeadlineNs: int64(g.job.agent.opts.CallDeadline),
+		}}}, g.file)
+		if err != nil {
+			g.fail(rank, fmt.Sprintf("rank %d could not be told of the group: %s", rank, err))
+		}
+	}
+	_ = g.file.Close() // the mapping and the ranks keep the memory
+	g.job.agent.opts.Logger.Debug("new group", "group", g.id, "ranks", g.ranks)
+}
+
+// fail ends the group: ranks in a call see the board, all are told why.
+func (g *group) fail(by int, text string) {
+	g.mu.Lock()
+	if g.dead != "" || g.closed {
+		g.mu.Unlock()
+		return
+	}
+	g.dead = text
+	g.board.Abort()
+	waiting := g.dropAsked()
+	round := g.round
+	g.round = nil
+	g.mu.Unlock()
+	g.job.agent.opts.Logger.Error("group failed", "group", g.id, "error", text)
+	fault := &rankv1.ToRank{Body: &rankv1.ToRank_GroupFault{GroupFault: &rankv1.GroupFault{Group: g.id, Text: text}}}
+	for rank, m := range g.members {
+		if !g.isGone(rank) {
+			_ = m.conn.Send(fault) // a rank that is gone needs no notice
+		}
+	}
+	err := &deadGroup{g.id, text}
+	for rank, id := range waiting {
+		g.members[rank].refuse(id, err)
+	}
+	round.refuse(g, err)
+}
+
+func (g *group) isGone(rank int) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.gone[rank]
+}
+
+// left notes that a rank has closed the group.
+func (g *group) left(rank int) {
+	g.mu.Lock()
+	g.gone[rank] = true
+	g.board.Leave(rank)
+	over := !slices.Contains(g.gone, false)
+	g.mu.Unlock()
+	if over {
+		g.close()
+		return
+	}
+	g.abandon(rank, fmt.Sprintf("rank %d has left the group", rank))
+}
+
+// lost notes that a rank's process has ended. If it had ended every call that any rank began, nobody misses it;
+// otherwise the group has failed.
+func (g *group) lost(rank int, why string) {
+	if g.isGone(rank) {
+		return
+	}
+	last := g.board.Begun(rank)
+	for peer := range g.members {
+		if b := g.board.Begun(peer); b.Number > last.Done {
+			g.fail(rank, why+"; it began "+last.String())
+			break
+		}
+	}
+	g.left(rank)
+}
+
+// abandon gives up what ranks wait for when one of them will not come.
+func (g *group) abandon(rank int, why string) {
+	g.mu.Lock()
+	waiting := g.dropAsked()
+	round := g.round
+	g.round = nil
+	g.mu.Unlock()
+	err := fmt.Errorf("%s", why)
+	for peer, id := range waiting {
+		if peer != rank {
+			g.members[peer].refuse(id, err)
+		}
+	}
+	round.refuse(g, err)
+}
+
+// close lets the group's memory go when the last rank has left.
+func (g *group) close() {
+	g.job.mu.Lock()
+	delete(g.job.groups, g.id)
+	g.job.mu.Unlock()
+	for _, c := range g.job.agent.opts.Candidates {
+		if c.Backend != nil && g.used(c.Info.Name) {
+			g.job.agent.release(c, g.id)
+		}
+	}
+	g.job.agent.keepGroup(g, false)
+	g.retire()
+}
+
+func (g *group) used(name string) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return lo.SomeBy(lo.Values(g.instances), func(i *instance) bool { return i.backend == name })
+}

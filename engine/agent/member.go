@@ -1,0 +1,133 @@
+package agent
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/weir-project/weir/core/collective"
+	"github.com/weir-project/weir/sdk/proto/pluginv1"
+	"github.com/weir-project/weir/sdk/proto/rankv1"
+)
+
+// joinPatience is how long a connection may stay silent before it says who it is.
+const joinPatience = 10 * time.Second
+
+// member is a process that has connected.
+type member struct {
+	agent *Agent
+	conn  *rankv1.Conn
+	rank  int // in the job; -1 before Join
+	facts collective.Rank
+	job   *job
+	gone  error // why receive ended
+}
+
+// admit checks that the process belongs to the agent's user.
+func (m *member) admit() error {
+	uid, pid, err := m.conn.PeerUID()
+	if err != nil {
+		return fmt.Errorf("credentials of a process that connected: %w", err)
+	}
+	if me := os.Geteuid(); int(uid) != me && uid != 0 {
+		return fmt.Errorf("process %d of user %d may not join the agent of user %d", pid, uid, me)
+	}
+	return m.conn.SetReceiveDeadline(time.Now().Add(joinPatience))
+}
+
+// receive handles messages until the connection ends.
+func (m *member) receive() error {
+	defer m.conn.Drain()
+	for {
+		var msg rankv1.FromRank
+		if err := m.conn.Receive(&msg); err != nil {
+			if errors.Is(err, io.EOF) {
+				return nil
+			}
+			return err
+		}
+		if err := m.handle(&msg); err != nil {
+			m.refuse(msg.Id, err)
+			if m.job == nil {
+				return err // a stranger gets one try
+			}
+		}
+	}
+}
+
+func (m *member) handle(msg *rankv1.FromRank) error {
+	if join := msg.GetJoin(); join != nil {
+		return m.join(msg.Id, join)
+	}
+	if m.job == nil {
+		return fmt.Errorf("the first message must be Join")
+	}
+	switch body := msg.Body.(type) {
+	case *rankv1.FromRank_NewGroup:
+		return m.job.newGroup(m, msg.Id, body.NewGroup.Ranks)
+	case *rankv1.FromRank_Resolve:
+		g, rank, err := m.job.group(m, body.Resolve.Group)
+		if err != nil {
+			return err
+		}
+		class, err := pluginv1.ToClass(body.Resolve.Class)
+		if err == nil {
+			err = class.Validate()
+		}
+		if err != nil {
+			return err
+		}
+		return g.resolve(rank, msg.Id, class)
+	case *rankv1.FromRank_StepDone:
+		m.job.stepDone(m, msg.Id, body.StepDone)
+		return nil
+	case *rankv1.FromRank_Exchange:
+		g, rank, err := m.job.group(m, body.Exchange.Group)
+		if err != nil {
+			return err
+		}
+		return g.exchange(rank, msg.Id, body.Exchange.Data)
+	case *rankv1.FromRank_GroupFault:
+		g, rank, err := m.job.group(m, body.GroupFault.Group)
+		if err != nil {
+			return nil // it has left already
+		}
+		g.fail(rank, body.GroupFault.Text)
+		return nil
+	case *rankv1.FromRank_Leave:
+		if g, rank, err := m.job.group(m, body.Leave.Group); err == nil {
+			g.left(rank)
+		}
+		return nil
+	}
+	return fmt.Errorf("unknown message")
+}
+
+func (m *member) join(id uint64, j *rankv1.Join) error {
+	if m.job != nil {
+		return fmt.Errorf("this process has joined already")
+	}
+	if j.Version != rankv1.ProtocolVersion {
+		return fmt.Errorf("the program speaks version %d of the rank protocol and this agent version %d; build both from one release", j.Version, rankv1.ProtocolVersion)
+	}
+	facts, err := pluginv1.ToRank(j.Facts)
+	if err != nil {
+		return fmt.Errorf("facts: %w", err)
+	}
+	m.facts = facts
+	if err := m.agent.jobFor(int(j.Rank)).join(m, id, int(j.Rank), int(j.WorldSize)); err != nil {
+		return err
+	}
+	return m.conn.SetReceiveDeadline(time.Time{})
+}
+
+// refuse answers a request with an error. A process that is gone needs no answer.
+func (m *member) refuse(id uint64, err error) {
+	failed := &rankv1.Failed{Text: err.Error()}
+	if dead := (*deadGroup)(nil); errors.As(err, &dead) {
+		failed.Group, failed.Text = dead.group, dead.text
+	}
+	_ = m.conn.Send(&rankv1.ToRank{Id: id, Body: &rankv1.ToRank_Failed{Failed: failed}})
+}

@@ -1,0 +1,153 @@
+package agent
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/samber/lo"
+	"golang.org/x/sys/unix"
+
+	"github.com/weir-project/weir/core/collective"
+	"github.com/weir-project/weir/engine/telemetry"
+	"github.com/weir-project/weir/sdk/proto/rankv1"
+)
+
+// counter is what one pair of words on a group's board counts.
+type counter struct {
+	instance uint64
+	class    collective.Class
+	series   telemetry.Series
+}
+
+// counter is the number of the board's counter for an instance and class. g.mu is held. The last one is shared by all
+// that the board has no room to tell apart.
+func (g *group) counter(x *instance, class collective.Class) uint32 {
+	i := slices.IndexFunc(g.counters, func(c counter) bool { return c.instance == x.id && c.class == class })
+	if i < 0 {
+		i = len(g.counters)
+		g.counters = append(g.counters, counter{instance: x.id, class: class, series: telemetry.NewSeries(g.id, x.backend, class)})
+	}
+	return uint32(min(i, rankv1.NumCounters-1))
+}
+
+// sampleEvery is how often the samples that ranks take are read. A ring holds 64 samples of every 64th call.
+const sampleEvery = 500 * time.Millisecond
+
+// collect turns the ranks' counters and samples into metrics until the agent closes.
+func (a *Agent) collect() {
+	if a.opts.Meter == nil {
+		<-a.done
+		return
+	}
+	stop, err := a.opts.Meter.RegisterSource(a.readings)
+	if err != nil {
+		a.opts.Logger.Error("no metrics of calls", "error", err)
+		<-a.done
+		return
+	}
+	defer func() { _ = stop() }()
+	tick := time.NewTicker(sampleEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+			a.recordSamples()
+		case <-a.done:
+			a.recordSamples()
+			return
+		}
+	}
+}
+
+func (a *Agent) liveGroups() []*group {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return lo.Keys(a.groups)
+}
+
+// keepGroup notes that a group exists, or no longer does.
+func (a *Agent) keepGroup(g *group, exists bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if exists {
+		a.groups[g] = true
+	} else {
+		delete(a.groups, g)
+	}
+}
+
+// readings are the counters of all groups, as rank 0 of each counts: the calls of a group are the same on every rank.
+func (a *Agent) readings() []telemetry.Reading {
+	a.mu.Lock()
+	all := slices.Clone(a.past)
+	a.mu.Unlock()
+	for _, g := range a.liveGroups() {
+		g.mu.Lock()
+		all = append(all, g.readings()...)
+		g.mu.Unlock()
+	}
+	return all
+}
+
+// readings are the counters of one group. g.mu is held.
+func (g *group) readings() []telemetry.Reading {
+	if g.closed {
+		return nil
+	}
+	return lo.Map(g.counters[:min(len(g.counters), rankv1.NumCounters)], func(c counter, i int) telemetry.Reading {
+		calls, bytes := g.board.Counter(0, uint32(i))
+		return telemetry.Reading{Series: c.series, Calls: int64(calls), Bytes: int64(bytes)}
+	})
+}
+
+func (a *Agent) recordSamples() {
+	for _, g := range a.liveGroups() {
+		g.mu.Lock()
+		g.recordSamples(a.opts.Meter)
+		g.mu.Unlock()
+	}
+}
+
+// recordSamples records what the ranks have sampled since the last time. g.mu is held.
+func (g *group) recordSamples(meter *telemetry.Meter) {
+	if meter == nil || g.closed {
+		return
+	}
+	for rank := range g.ranks {
+		samples, now := g.board.Samples(rank, g.sampled[rank])
+		g.sampled[rank] = now
+		for counter, of := range lo.GroupBy(samples, func(s rankv1.Sample) uint32 { return s.Counter }) {
+			if int(counter) < len(g.counters) {
+				meter.RecordSamples(context.Background(), g.counters[counter].series, lo.Map(of, func(s rankv1.Sample, _ int) time.Duration {
+					return time.Duration(s.Ns)
+				}))
+			}
+		}
+	}
+}
+
+// retire records the last samples of a group and lets its board go.
+func (g *group) retire() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.closed {
+		return
+	}
+	g.recordSamples(g.job.agent.opts.Meter)
+	g.job.agent.keep(g.readings())
+	g.closed = true
+	_ = unix.Munmap(g.board.Memory())
+}
+
+// maxPast is how many readings of groups that have ended are kept, so that the last collection still has them.
+const maxPast = 1024
+
+func (a *Agent) keep(readings []telemetry.Reading) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.past = append(a.past, readings...)
+	if extra := len(a.past) - maxPast; extra > 0 {
+		a.past = slices.Delete(a.past, 0, extra)
+	}
+}

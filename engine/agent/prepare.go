@@ -1,0 +1,247 @@
+package agent
+
+import (
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/samber/lo"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/weir-project/weir/core/backend"
+	"github.com/weir-project/weir/core/dispatch"
+	"github.com/weir-project/weir/core/plan"
+	"github.com/weir-project/weir/engine/telemetry"
+	"github.com/weir-project/weir/sdk/proto/pluginv1"
+	"github.com/weir-project/weir/sdk/proto/rankv1"
+)
+
+// instance is a plan that the group runs, with memory of its own. Classes whose plans are equal share it.
+type instance struct {
+	id        uint64
+	backend   string
+	key       string
+	plan      *pluginv1.Plan
+	bytes     int64    // of shared memory
+	file      *os.File // the memory, until every rank has it; nil if the plan needs none
+	committed bool     // a class runs it
+}
+
+// instance is the group's instance of a plan, made if there is none yet.
+func (g *group) instance(name string, p plan.Plan) (*instance, error) {
+	message := pluginv1.FromPlan(p)
+	encoded, err := proto.MarshalOptions{Deterministic: true}.Marshal(message)
+	if err != nil {
+		return nil, fmt.Errorf("encode the plan: %w", err)
+	}
+	key := fmt.Sprintf("%s/%x", name, sha256.Sum256(encoded))
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if i := g.instances[key]; i != nil {
+		return i, nil
+	}
+	i := &instance{backend: name, key: key, plan: message}
+	if s, ok := p.(*plan.Schedule); ok {
+		i.bytes = s.SharedBytes()
+	}
+	if limit := g.job.agent.opts.MaxShared; g.shared+i.bytes > limit {
+		return nil, &backend.Fault{Code: backend.PlanRejected, Rank: backend.AnyRank, Err: fmt.Errorf(
+			"the plan needs %d bytes of shared memory, the group has %d of its %d left (shared.max_bytes)", i.bytes, limit-g.shared, limit)}
+	}
+	if i.bytes > 0 {
+		if i.file, err = newShared("weir-"+name, i.bytes); err != nil {
+			return nil, &backend.Fault{Code: backend.InitFailed, Rank: backend.AnyRank, Err: err}
+		}
+	}
+	g.lastID++
+	i.id = g.lastID
+	g.shared += i.bytes
+	g.instances[key] = i
+	return i, nil
+}
+
+// steps has every rank prepare the instances, then run them on inputs with known sums. It returns the backends that
+// failed in a rank; the error is a group that cannot go on.
+func (r *resolution) steps(d dispatch.Decision, chosen map[int]*instance) (map[string][]backend.Reason, error) {
+	opts := r.group.job.agent.opts
+	order := d.Table.Chosen()
+	prepare := &rankv1.Prepare{DeadlineNs: int64(opts.PrepareDeadline)}
+	var files []*os.File
+	for _, i := range order {
+		x := chosen[i]
+		prepare.Instances = append(prepare.Instances, &rankv1.Instance{
+			Id: x.id, Backend: x.backend, Plan: x.plan, Memory: x.file != nil, Ranges: pluginv1.FromRanges(d.Table.Ranges(i)),
+		})
+		if x.file != nil {
+			files = append(files, x.file)
+		}
+	}
+	failed, err := r.step(telemetry.Prepare, opts.PrepareDeadline, chosen, func(m *member, id uint64) error {
+		return m.conn.Send(&rankv1.ToRank{Id: id, Body: &rankv1.ToRank_Prepare{Prepare: prepare}}, files...)
+	})
+	for _, x := range chosen {
+		x.closeFile() // every rank has it, or the backend has failed
+	}
+	if err != nil || len(failed) > 0 {
+		return failed, err
+	}
+	deadline := opts.SelfTestDeadline * time.Duration(len(order))
+	return r.step(telemetry.SelfTest, deadline, chosen, func(m *member, id uint64) error {
+		return m.conn.Send(&rankv1.ToRank{Id: id, Body: &rankv1.ToRank_SelfTest{SelfTest: &rankv1.SelfTest{DeadlineNs: int64(opts.SelfTestDeadline)}}})
+	})
+}
+
+// grace is what a rank gets beyond its own deadline to say that it missed it.
+const grace = 5 * time.Second
+
+// step sends one message to every rank and collects their reports.
+func (r *resolution) step(step telemetry.Step, deadline time.Duration, chosen map[int]*instance, send func(*member, uint64) error) (map[string][]backend.Reason, error) {
+	g := r.group
+	reports := make(chan stepReport, len(g.members)+1)
+	keys := lo.Map(g.members, func(m *member, rank int) stepKey { return stepKey{m, r.asked.ids[rank]} })
+	if err := g.job.expect(keys, reports); err != nil {
+		return nil, err
+	}
+	defer g.job.unexpect(keys)
+	for rank, m := range g.members {
+		if err := send(m, r.asked.ids[rank]); err != nil {
+			return nil, fmt.Errorf("rank %d cannot be reached: %w", rank, err)
+		}
+	}
+	timer := time.NewTimer(deadline + grace)
+	defer timer.Stop()
+	waiting := lo.Associate(lo.Range(len(g.members)), func(rank int) (int, bool) { return g.ranks[rank], true })
+	failed := map[string][]backend.Reason{}
+	for len(waiting) > 0 {
+		select {
+		case report := <-reports:
+			delete(waiting, report.rank)
+			if report.done == nil {
+				return nil, fmt.Errorf("rank %d ended while its plans were prepared", report.rank)
+			}
+			rank := lo.IndexOf(g.ranks, report.rank)
+			for _, o := range report.done.Outcomes {
+				r.outcome(step, rank, report.done, o, chosen, failed)
+			}
+		case <-timer.C:
+			text := fmt.Sprintf("%s did not report %s within %s", rankList(lo.Keys(waiting)), step, deadline+grace)
+			g.fail(0, text)
+			return nil, fmt.Errorf("%s", text)
+		}
+	}
+	return failed, nil
+}
+
+// outcome notes what one rank says of one instance.
+func (r *resolution) outcome(step telemetry.Step, rank int, done *rankv1.StepDone, o *rankv1.Outcome, chosen map[int]*instance, failed map[string][]backend.Reason) {
+	x, found := lo.Find(lo.Values(chosen), func(i *instance) bool { return i.id == o.Instance })
+	if !found {
+		return
+	}
+	s := telemetry.RankStep{Step: step, Rank: rank, Backend: x.backend, Start: time.Unix(0, done.StartUnixNs), End: time.Unix(0, done.EndUnixNs)}
+	if o.Reason != nil {
+		reason, err := pluginv1.ToReason(o.Reason)
+		if err != nil {
+			reason = backend.Reason{Code: backend.InitFailed, Text: err.Error()}
+		}
+		reason.Rank = rank
+		s.Reason = &reason
+		failed[x.backend] = append(failed[x.backend], reason)
+	}
+	r.trace.RankStep(s)
+}
+
+// discard has the ranks drop the instances of the backends that failed.
+func (r *resolution) discard(chosen map[int]*instance, failed map[string][]backend.Reason) error {
+	g := r.group
+	g.mu.Lock()
+	var ids []uint64
+	for _, x := range chosen {
+		if failed[x.backend] != nil && !x.committed {
+			delete(g.instances, x.key)
+			g.shared -= x.bytes
+			ids = append(ids, x.id)
+		}
+	}
+	g.mu.Unlock()
+	return r.send(func(int) *rankv1.ToRank {
+		return &rankv1.ToRank{Body: &rankv1.ToRank_Discard{Discard: &rankv1.Discard{Instances: ids}}}
+	})
+}
+
+func (i *instance) closeFile() {
+	if i.file != nil {
+		_ = i.file.Close()
+		i.file = nil
+	}
+}
+
+// commit puts the decision in force in every rank.
+func (r *resolution) commit(d dispatch.Decision, chosen map[int]*instance, epoch uint64) error {
+	g := r.group
+	commit := &rankv1.Commit{Epoch: epoch}
+	g.mu.Lock()
+	for _, s := range d.Table.Segments() {
+		segment := &rankv1.Segment{Max: s.Max}
+		for _, c := range s.Choices {
+			x := chosen[c.Index]
+			x.committed = true
+			segment.Choices = append(segment.Choices, &rankv1.Choice{Multiple: c.Multiple, Instance: x.id, Counter: g.counter(x, r.asked.class)})
+		}
+		commit.Segments = append(commit.Segments, segment)
+	}
+	g.mu.Unlock()
+	commit.Answers = lo.Map(d.Answers, func(a dispatch.Answer, _ int) *rankv1.Answer {
+		return &rankv1.Answer{Backend: a.Backend, Plugin: a.Plugin, Verdict: pluginv1.FromVerdict(a.Verdict)}
+	})
+	if err := r.send(func(int) *rankv1.ToRank { return &rankv1.ToRank{Body: &rankv1.ToRank_Commit{Commit: commit}} }); err != nil {
+		g.fail(0, "commit: "+err.Error()) // some ranks have it and some not
+		return err
+	}
+	return nil
+}
+
+// expect has the reports of some requests sent to a channel, which must have room for one from each.
+func (j *job) expect(keys []stepKey, reports chan<- stepReport) error {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for _, k := range keys {
+		if j.ranks[k.member.rank] != k.member {
+			return fmt.Errorf("rank %d has ended", k.member.rank)
+		}
+	}
+	for _, k := range keys {
+		j.steps[k] = reports
+	}
+	return nil
+}
+
+func (j *job) unexpect(keys []stepKey) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for _, k := range keys {
+		delete(j.steps, k)
+	}
+}
+
+// stepDone passes a rank's report on. One that nobody expects is late and of no use.
+func (j *job) stepDone(m *member, id uint64, done *rankv1.StepDone) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	key := stepKey{m, id}
+	if reports := j.steps[key]; reports != nil {
+		reports <- stepReport{rank: m.rank, done: done}
+		delete(j.steps, key) // one report each, so the channel never fills
+	}
+}
+
+// release tells a backend that a group has ended.
+func (a *Agent) release(c dispatch.Candidate, group string) {
+	a.wg.Go(func() {
+		if err := c.Backend.Release(context.Background(), group); err != nil {
+			a.opts.Logger.Warn("release", "group", group, "backend", c.Info.Name, "error", err)
+		}
+	})
+}

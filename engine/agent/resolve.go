@@ -1,0 +1,226 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/samber/lo"
+
+	"github.com/weir-project/weir/core/backend"
+	"github.com/weir-project/weir/core/collective"
+	"github.com/weir-project/weir/core/dispatch"
+	"github.com/weir-project/weir/core/plan"
+	"github.com/weir-project/weir/engine/telemetry"
+	"github.com/weir-project/weir/sdk/proto/rankv1"
+)
+
+// asked is a class that ranks wait to have decided. Nothing is prepared before all ranks wait: then no call is in
+// progress, and a plan that another class runs already may be tried without disturbing anybody.
+type asked struct {
+	class   collective.Class
+	ids     map[int]uint64 // request of each rank that waits
+	timer   *time.Timer
+	started bool
+}
+
+// resolve notes that a rank waits for a class and decides it when all do.
+func (g *group) resolve(rank int, id uint64, class collective.Class) error {
+	g.mu.Lock()
+	if err := g.usable(); err != nil {
+		g.mu.Unlock()
+		return err
+	}
+	a := g.asked
+	if a == nil {
+		a = &asked{class: class, ids: map[int]uint64{}}
+		a.timer = time.AfterFunc(g.job.agent.opts.CallDeadline, func() { g.waitedTooLong(a) })
+		g.asked = a
+	}
+	if a.class != class {
+		text := fmt.Sprintf("ranks disagree: %s called %s, rank %d called %s", rankList(lo.Keys(a.ids)), a.class, rank, class)
+		g.mu.Unlock()
+		g.fail(rank, text)
+		return &deadGroup{g.id, text}
+	}
+	a.ids[rank] = id
+	ready := len(a.ids) == len(g.ranks)
+	if ready {
+		a.timer.Stop()
+		a.started = true
+	}
+	g.mu.Unlock()
+	if ready {
+		g.job.agent.wg.Go(func() { g.decide(a) })
+	}
+	return nil
+}
+
+// dropAsked ends the wait for a decision that has not begun and returns who waited. g.mu is held.
+func (g *group) dropAsked() map[int]uint64 {
+	a := g.asked
+	if a == nil || a.started {
+		return nil // a decision that has begun ends by itself
+	}
+	a.timer.Stop()
+	g.asked = nil
+	return a.ids
+}
+
+func (g *group) waitedTooLong(a *asked) {
+	g.mu.Lock()
+	if g.asked != a || a.started {
+		g.mu.Unlock()
+		return
+	}
+	missing := lo.Filter(lo.Range(len(g.ranks)), func(rank, _ int) bool { _, waits := a.ids[rank]; return !waits })
+	g.mu.Unlock()
+	g.fail(missing[0], fmt.Sprintf("%s did not call %s within %s of the others", rankList(missing), a.class, g.job.agent.opts.CallDeadline))
+}
+
+// decide resolves a class: cascade, plans, prepare, self-test, commit. A backend that fails on the way is declined and
+// the cascade goes on without it.
+func (g *group) decide(a *asked) {
+	agent := g.job.agent
+	start := time.Now()
+	ctx, trace := agent.opts.Tracer.Start(agent.background(), g.facts, a.class)
+	r := &resolution{group: g, asked: a, trace: trace, verdicts: map[string]backend.Verdict{}}
+	decision, err := r.run(ctx, start)
+	trace.End(decision, err)
+	if agent.opts.Meter != nil {
+		agent.opts.Meter.Decided(ctx, decision, agent.opts.Policy, err)
+	}
+	g.mu.Lock()
+	g.asked = nil
+	g.mu.Unlock()
+	if err == nil {
+		return
+	}
+	agent.opts.Logger.Debug("no decision", "group", g.id, "class", a.class.String(), "error", err)
+	for rank, id := range a.ids {
+		g.members[rank].refuse(id, err)
+	}
+}
+
+// resolution is the work of deciding one class.
+type resolution struct {
+	group    *group
+	asked    *asked
+	trace    *telemetry.Resolution
+	verdicts map[string]backend.Verdict // so far
+}
+
+// run decides. The error is a group that cannot be served or go on.
+func (r *resolution) run(ctx context.Context, start time.Time) (dispatch.Decision, error) {
+	opts := r.group.job.agent.opts
+	for {
+		d := r.trace.Resolve(ctx, opts.Candidates, dispatch.Options{Policy: opts.Policy, Verdicts: r.verdicts})
+		for _, a := range d.Answers {
+			r.verdicts[a.Backend] = a.Verdict
+		}
+		if len(d.Table.Chosen()) == 0 {
+			err := unserved(d)
+			r.report(d, 0, start, err)
+			return d, err
+		}
+		prepared, ok, err := r.prepare(ctx, d)
+		if err != nil {
+			return d, err
+		}
+		if !ok {
+			continue // a backend was declined on the way
+		}
+		epoch := r.group.nextEpoch()
+		r.report(d, epoch, start, nil) // before the ranks go on, so that it is read before what they print
+		return d, r.trace.Commit(ctx, epoch, func(context.Context) error { return r.commit(d, prepared, epoch) })
+	}
+}
+
+func (r *resolution) report(d dispatch.Decision, epoch uint64, start time.Time, err error) {
+	r.group.job.agent.decided(Resolved{Decision: d, WorldSize: len(r.group.ranks), Epoch: epoch, Took: time.Since(start), Err: err})
+}
+
+// decline turns a backend that was accepted into one that is not.
+func (r *resolution) decline(name string, reasons ...backend.Reason) {
+	r.verdicts[name] = backend.Declined(reasons...)
+	r.group.job.agent.opts.Logger.Warn("backend declined", "group", r.group.id, "backend", name, "reason", reasons[0].String())
+}
+
+// prepare gets the plans of the chosen backends ready and tried in every rank. ok is false if a backend fell out.
+func (r *resolution) prepare(ctx context.Context, d dispatch.Decision) (map[int]*instance, bool, error) {
+	g := r.group
+	chosen := map[int]*instance{} // by position in the cascade
+	for _, i := range d.Table.Chosen() {
+		name := d.Answers[i].Backend
+		p, err := r.plan(ctx, d, i)
+		if err != nil {
+			r.decline(name, backend.ReasonFor(err))
+			return nil, false, nil
+		}
+		chosen[i], err = g.instance(name, p)
+		if err != nil {
+			r.decline(name, backend.ReasonFor(err))
+			return nil, false, nil
+		}
+	}
+	failed, err := r.steps(d, chosen)
+	if err != nil || len(failed) == 0 {
+		return chosen, err == nil, err
+	}
+	for name, reasons := range failed {
+		r.decline(name, reasons...)
+	}
+	return nil, false, r.discard(chosen, failed)
+}
+
+// plan asks a backend for its plan and checks it.
+func (r *resolution) plan(ctx context.Context, d dispatch.Decision, i int) (plan.Plan, error) {
+	name := d.Answers[i].Backend
+	c, found := lo.Find(r.group.job.agent.opts.Candidates, func(c dispatch.Candidate) bool { return c.Info.Name == name })
+	if !found || c.Backend == nil {
+		return nil, fmt.Errorf("backend %s has gone", name)
+	}
+	return r.trace.Plan(ctx, name, func(ctx context.Context) (plan.Plan, error) {
+		p, err := c.Backend.Plan(ctx, backend.Request{Group: r.group.facts, Class: r.asked.class}, d.Table.Ranges(i))
+		if err != nil {
+			return nil, err
+		}
+		if p == nil || p.Kind() != c.Info.Kind {
+			return nil, &backend.Fault{Code: backend.PlanRejected, Rank: backend.AnyRank, Err: fmt.Errorf("the plan is not a %s", c.Info.Kind)}
+		}
+		if err := p.Validate(len(r.group.ranks)); err != nil {
+			return nil, &backend.Fault{Code: backend.PlanRejected, Rank: backend.AnyRank, Err: err}
+		}
+		return p, nil
+	})
+}
+
+// unserved is the error of a class that nobody accepts: every candidate with its reasons.
+func unserved(d dispatch.Decision) error {
+	if len(d.Answers) == 0 {
+		return fmt.Errorf("no backend serves %s: no plugin offers one", d.Class)
+	}
+	return fmt.Errorf("no backend serves %s: %s", d.Class, strings.Join(lo.Map(d.Answers, func(a dispatch.Answer, _ int) string {
+		return fmt.Sprintf("%s: %s", a.Backend, a.Verdict)
+	}), " | "))
+}
+
+func (g *group) nextEpoch() uint64 {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.epoch++
+	return g.epoch
+}
+
+// send sends a message to every rank that waits for the class.
+func (r *resolution) send(build func(rank int) *rankv1.ToRank) error {
+	for rank, m := range r.group.members {
+		msg := build(rank)
+		msg.Id = r.asked.ids[rank]
+		if err := m.conn.Send(msg); err != nil {
+			return fmt.Errorf("rank %d cannot be reached: %w", rank, err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,91 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"github.com/weir-project/weir/engine/agent"
+	"github.com/weir-project/weir/engine/config"
+	"github.com/weir-project/weir/engine/discover"
+	"github.com/weir-project/weir/engine/telemetry"
+	"github.com/weir-project/weir/sdk/rank"
+)
+
+// listen starts the agent of an engine.
+func (a *app) listen(e *engine, ranks int, quiet bool) (*agent.Agent, error) {
+	cfg := e.config
+	meter, err := telemetry.NewMeter(e.telemetry.MeterProvider)
+	if err != nil {
+		return nil, err
+	}
+	socket := cfg.Agent.Socket
+	if socket == "" {
+		socket = filepath.Join(e.folder.Path, "agent.sock")
+	}
+	opts := agent.Options{
+		Socket: socket, WorldSize: ranks, Candidates: e.host.Candidates(), Policy: e.policy, Topology: e.topology,
+		Deterministic: cfg.Group.Deterministic, MaxShared: int64(cfg.Shared.MaxBytes),
+		JoinDeadline: cfg.Group.JoinDeadline, CallDeadline: cfg.Group.Deadline,
+		PrepareDeadline: cfg.Deadlines.Prepare, SelfTestDeadline: cfg.Deadlines.SelfTest,
+		Tracer: telemetry.NewTracer(e.telemetry.TracerProvider), Logger: e.logger,
+	}
+	if e.telemetry.Enabled() {
+		opts.Meter = meter
+	}
+	if !quiet {
+		opts.Decided = func(r agent.Resolved) { writeResolved(a.stderr, r) }
+	}
+	return agent.Listen(opts)
+}
+
+func (a *app) agent() *cobra.Command {
+	var ranks int
+	var quiet bool
+	c := &cobra.Command{
+		Use:   "agent --ranks N",
+		Short: "Serve ranks that something else starts",
+		Long: `Serve ranks that another launcher starts on this host. Give each of them the variables that weir prints:
+` + rank.EnvSocket + `, ` + rank.EnvRank + ` (0 to N-1) and ` + rank.EnvWorldSize + `. When all ranks of a job have ended, the next job may join.
+The agent runs until it gets SIGINT or SIGTERM.
+
+` + exitCodes,
+		Example: "  weir agent --ranks 2 --quiet",
+		Args:    cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) (err error) {
+			if ranks < 1 {
+				return usageError{fmt.Errorf("--ranks: %d ranks; give the number of ranks, such as --ranks 8", ranks)}
+			}
+			e, err := a.open(c)
+			if err != nil {
+				return err
+			}
+			defer func() { err = firstError(err, e.close()) }()
+			g, err := a.listen(e, ranks, quiet)
+			if err != nil {
+				return usageError{err}
+			}
+			defer func() { err = firstError(err, g.Close()) }()
+			fmt.Fprintf(a.stdout, "%s=%s\n%s=%d\n", rank.EnvSocket, g.Socket(), rank.EnvWorldSize, ranks)
+			if !quiet {
+				_ = discover.Describe(a.stderr, e.topology) // a closed standard error is no reason not to serve
+			}
+			<-c.Context().Done()
+			return context.Cause(c.Context())
+		},
+	}
+	config.Flags(c.Flags())
+	c.Flags().IntVar(&ranks, "ranks", 0, "`number` of ranks of a job")
+	c.Flags().BoolVarP(&quiet, "quiet", "q", false, "do not print the topology and the decisions")
+	return c
+}
+
+// firstError keeps the error that came first.
+func firstError(err, later error) error {
+	if err != nil {
+		return err
+	}
+	return later
+}

@@ -1,0 +1,181 @@
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/weir-project/weir/core/collective"
+	"github.com/weir-project/weir/core/dispatch"
+	"github.com/weir-project/weir/core/topology"
+	"github.com/weir-project/weir/engine/config"
+	"github.com/weir-project/weir/engine/discover"
+	"github.com/weir-project/weir/engine/launch"
+	"github.com/weir-project/weir/engine/pluginhost"
+	"github.com/weir-project/weir/engine/telemetry"
+)
+
+// engine is what stands behind a command that needs plugins: they, the topology, telemetry, and the run's folder.
+type engine struct {
+	config    config.Config
+	logger    *slog.Logger
+	telemetry *telemetry.Telemetry
+	topology  topology.Graph
+	host      *pluginhost.Host
+	policy    dispatch.Policy
+
+	folder *launch.Folder
+	reaper *launch.Reaper
+}
+
+// open starts everything that the configuration asks for. Close it.
+func (a *app) open(c *cobra.Command) (e *engine, err error) {
+	ctx := c.Context()
+	loaded, err := a.load(c)
+	if err != nil {
+		return nil, err
+	}
+	cfg := loaded.Config
+	e = &engine{config: cfg, logger: a.logger(cfg.Log), topology: discover.Live(), policy: policy(cfg.Cascade)}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, e.close())
+		}
+	}()
+	if e.folder, err = launch.NewFolder(a.getenv); err != nil {
+		return e, err
+	}
+	if e.reaper, err = launch.StartReaper(a.exe, []string{reapCommand, e.folder.Path}); err != nil {
+		return e, err
+	}
+	e.telemetry, err = telemetry.Setup(ctx, telemetry.Settings{
+		Traces: cfg.Telemetry.Traces, Metrics: cfg.Telemetry.Metrics, Endpoint: cfg.Telemetry.Endpoint,
+		ServiceName: cfg.Telemetry.ServiceName, ServiceVersion: Version,
+	})
+	if err != nil {
+		return e, usageError{fmt.Errorf("telemetry: %w", err)}
+	}
+	specs, err := pluginSpecs(cfg)
+	if err != nil {
+		return e, usageError{err}
+	}
+	e.host, err = pluginhost.Start(ctx, specs, pluginhost.Options{
+		Dir: e.folder.Path, StartTimeout: cfg.Deadlines.Start, CallTimeout: cfg.Deadlines.Call, Logger: e.logger,
+		OnStart: e.reaper.Track, TracerProvider: e.telemetry.TracerProvider,
+	})
+	if err != nil {
+		if ctx.Err() != nil {
+			return e, context.Cause(ctx)
+		}
+		return e, usageError{err}
+	}
+	if err := checkNames(cfg.Cascade, e.host.Candidates()); err != nil {
+		return e, usageError{err}
+	}
+	return e, nil
+}
+
+// closePatience bounds how long the last spans and metrics may take to leave.
+const closePatience = 5 * time.Second
+
+func (e *engine) close() error {
+	var errs []error
+	if e.host != nil {
+		e.host.Close()
+	}
+	if e.telemetry != nil {
+		ctx, cancel := context.WithTimeout(context.Background(), closePatience)
+		defer cancel()
+		if err := e.telemetry.Shutdown(ctx); err != nil {
+			e.logger.Warn("the last spans or metrics could not be sent", "error", err) // no reason to fail a run
+		}
+	}
+	if e.folder != nil {
+		errs = append(errs, e.folder.Remove())
+	}
+	if e.reaper != nil {
+		e.reaper.Close()
+	}
+	return errors.Join(errs...)
+}
+
+func (a *app) logger(cfg config.Log) *slog.Logger {
+	var level slog.Level
+	_ = level.UnmarshalText([]byte(cfg.Level)) // the configuration has been validated
+	opts := &slog.HandlerOptions{Level: level}
+	if cfg.Format == "json" {
+		return slog.New(slog.NewJSONHandler(a.stderr, opts))
+	}
+	return slog.New(slog.NewTextHandler(a.stderr, opts))
+}
+
+func policy(c config.Cascade) dispatch.Policy {
+	p := dispatch.Policy{Order: c.Order, Disabled: c.Disabled, Fallback: map[collective.Memory]string{}}
+	for _, m := range collective.Memories() {
+		p.Fallback[m] = c.FallbackFor(m)
+	}
+	return p
+}
+
+// pluginSpecs are the plugins to start: those of the plugin folder and those configured by path.
+func pluginSpecs(cfg config.Config) ([]pluginhost.Spec, error) {
+	var specs []pluginhost.Spec
+	if cfg.PluginDir != "" {
+		found, err := pluginhost.Discover(cfg.PluginDir)
+		if err != nil {
+			return nil, err
+		}
+		for _, s := range found {
+			if _, configured := cfg.Plugins[s.Name]; !configured {
+				specs = append(specs, s)
+			}
+		}
+	}
+	for name, p := range cfg.Plugins {
+		if p.Disabled {
+			continue
+		}
+		specs = append(specs, pluginhost.Spec{
+			Name: name, Path: filepath.Clean(p.Path), SHA256: p.SHA256, Insecure: !p.TLS, Env: p.Env, Settings: p.Settings,
+		})
+	}
+	return specs, nil
+}
+
+// checkNames refuses a cascade that names a backend which no plugin offers: a typing error must not change what runs
+// without a word. The fallbacks and what is disabled may be absent.
+func checkNames(c config.Cascade, candidates []dispatch.Candidate) error {
+	for _, name := range c.Order {
+		known := false
+		var names []string
+		for _, x := range candidates {
+			known = known || x.Info.Name == name || x.Backend == nil // a plugin that did not start may have offered it
+			names = append(names, x.Info.Name)
+		}
+		if !known {
+			return fmt.Errorf("cascade.order names the backend %q, which no plugin offers; there are %v", name, names)
+		}
+	}
+	return nil
+}
+
+// reapCommand is the hidden command that StartReaper runs.
+const reapCommand = "reap"
+
+func (a *app) reap() *cobra.Command {
+	return &cobra.Command{
+		Use:    reapCommand + " FOLDER",
+		Short:  "Clean up after an engine that was killed (started by weir itself)",
+		Hidden: true,
+		Args:   cobra.ExactArgs(1),
+		RunE: func(c *cobra.Command, args []string) error {
+			launch.Reap(c.InOrStdin(), args[0])
+			return nil
+		},
+	}
+}

@@ -1,0 +1,61 @@
+package cli
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/samber/lo"
+
+	"github.com/weir-project/weir/core/backend"
+	"github.com/weir-project/weir/core/dispatch"
+	"github.com/weir-project/weir/engine/agent"
+)
+
+// writeResolved prints the cascade of a request class for people.
+func writeResolved(w io.Writer, r agent.Resolved) {
+	fmt.Fprintf(w, "\n%s, %d ranks: ", r.Decision.Class, r.WorldSize)
+	if r.Err != nil {
+		fmt.Fprintf(w, "no backend serves\n")
+	} else {
+		fmt.Fprintf(w, "agreed by all ranks in %s\n", r.Took.Round(time.Millisecond/10))
+	}
+	writeCascade(w, r.Decision)
+}
+
+// writeCascade prints one row for each candidate, in the order asked.
+func writeCascade(w io.Writer, d dispatch.Decision) {
+	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(t, "  BACKEND\tPLUGIN\tVERDICT\tSERVES, OR WHY NOT")
+	for i, a := range d.Answers {
+		for j, line := range answerLines(d, i) {
+			if j == 0 {
+				fmt.Fprintf(t, "  %s\t%s\t%s\t%s\n", a.Backend, a.Plugin, a.Verdict.Kind, line)
+			} else {
+				fmt.Fprintf(t, "  \t\t\t%s\n", line)
+			}
+		}
+	}
+	_ = t.Flush() // w is standard output or error: nothing to be done if it is closed
+}
+
+// answerLines are what a candidate serves, or its reasons.
+func answerLines(d dispatch.Decision, i int) []string {
+	v := d.Answers[i].Verdict
+	switch v.Kind {
+	case backend.Accept:
+		if served := d.Table.Ranges(i); len(served) > 0 {
+			return []string{rangeList(served)}
+		}
+		return []string{fmt.Sprintf("nothing: others before it serve its %s", rangeList(v.Ranges))}
+	case backend.NotAsked:
+		return []string{"others before it serve every size"}
+	}
+	return lo.Map(v.Reasons, func(r backend.Reason, _ int) string { return r.String() })
+}
+
+func rangeList(ranges []backend.Range) string {
+	return strings.Join(lo.Map(ranges, func(r backend.Range, _ int) string { return r.String() }), ", ")
+}

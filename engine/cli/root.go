@@ -1,0 +1,205 @@
+// Package cli is weir's command line.
+package cli
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"strings"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/weir-project/weir/engine/config"
+)
+
+// Version is of this build of Weir.
+const Version = "0.1.0-dev"
+
+// The exit codes of weir.
+const (
+	exitOK      = 0
+	exitFailed  = 1   // the run failed: a rank failed or never joined, or no backend serves
+	exitUsage   = 2   // the command line, the configuration or a plugin must be mended first
+	exitSignals = 128 // plus the number of the signal that ended it
+)
+
+const exitCodes = `Exit codes: 0 all went well; 1 the run failed (a rank failed or never joined, no backend serves);
+2 the command line, the configuration or a plugin is wrong; 130 ended by SIGINT, 143 by SIGTERM.`
+
+// usageError is an error that the user mends before anything runs.
+type usageError struct{ error }
+
+func (e usageError) Unwrap() error { return e.error }
+
+// signalled is the cause of a context that a signal ended.
+type signalled struct{ signal syscall.Signal }
+
+func (s signalled) Error() string { return fmt.Sprintf("ended by signal %d (%s)", s.signal, s.signal) }
+
+// app is what the commands share.
+type app struct {
+	environ        []string
+	stdout, stderr io.Writer
+	exe            string
+}
+
+func (a *app) getenv(name string) string {
+	for _, kv := range a.environ {
+		if v, ok := strings.CutPrefix(kv, name+"="); ok {
+			return v
+		}
+	}
+	return ""
+}
+
+// Main runs the command line and returns the exit code.
+func Main(args, environ []string, stdout, stderr io.Writer) int {
+	exe, err := os.Executable()
+	if err != nil {
+		exe = "" // then there is no plugin folder beside it
+	}
+	ctx, stop := signalContext()
+	defer stop()
+	a := &app{environ: environ, stdout: stdout, stderr: stderr, exe: exe}
+	root := a.root()
+	root.SetArgs(args)
+	err = root.ExecuteContext(ctx)
+	var sig signalled
+	switch {
+	case err == nil:
+		return exitOK
+	case errors.As(err, &sig):
+		fmt.Fprintf(stderr, "weir: %s\n", err)
+		return exitSignals + int(sig.signal)
+	}
+	fmt.Fprintf(stderr, "weir: %s\n", oneLine(err))
+	var usage usageError
+	if errors.As(err, &usage) {
+		return exitUsage
+	}
+	return exitFailed
+}
+
+// signalContext is done, with the signal as its cause, when the user or the system asks weir to end. A second signal
+// ends it at once.
+func signalContext() (context.Context, func()) {
+	ctx, cancel := context.WithCancelCause(context.Background())
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
+	go func() {
+		select {
+		case s := <-signals:
+			signal.Stop(signals) // the default action is back
+			cancel(signalled{s.(syscall.Signal)})
+		case <-ctx.Done():
+		}
+	}()
+	return ctx, func() { signal.Stop(signals); cancel(nil) }
+}
+
+func oneLine(err error) string {
+	return strings.Join(strings.FieldsFunc(err.Error(), func(r rune) bool { return r == '\n' || r == '\r' }), "; ")
+}
+
+func (a *app) root() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "weir",
+		Short: "Run programs whose all-reduces go through plugins, and see why each backend was chosen or not",
+		Long: `Weir starts all-reduce backends as plugins, asks each in turn whether it serves your group of ranks over
+these links, and runs the one that all ranks agreed on. Every answer keeps its reason.
+
+Begin with:
+  weir explain                     what each backend says about this machine
+  weir run -n 2 -- ./program       run a program as two ranks
+
+` + exitCodes,
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		Args:          cobra.NoArgs,
+	}
+	root.SetOut(a.stdout)
+	root.SetErr(a.stderr)
+	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
+		return usageError{fmt.Errorf("%w (see `%s --help`)", err, c.CommandPath())}
+	})
+	root.CompletionOptions.HiddenDefaultCmd = true
+	root.AddCommand(a.run(), a.agent(), a.explain(), a.plugins(), a.config(), a.version(), a.reap())
+	markUsage(root)
+	return root
+}
+
+// markUsage makes errors in the number of arguments usage errors.
+func markUsage(c *cobra.Command) {
+	if check := c.Args; check != nil {
+		c.Args = func(c *cobra.Command, args []string) error {
+			if err := check(c, args); err != nil {
+				return usageError{fmt.Errorf("%w (see `%s --help`)", err, c.CommandPath())}
+			}
+			return nil
+		}
+	}
+	for _, sub := range c.Commands() {
+		markUsage(sub)
+	}
+}
+
+// load reads the configuration for a command on which config.Flags was called.
+func (a *app) load(c *cobra.Command) (*config.Loaded, error) {
+	l, err := config.Load(config.Source{Environ: a.environ, Flags: c.Flags(), Exe: a.exe})
+	if err != nil {
+		return nil, usageError{err}
+	}
+	return l, nil
+}
+
+func (a *app) version() *cobra.Command {
+	return &cobra.Command{
+		Use:   "version",
+		Short: "Print the version",
+		Args:  cobra.NoArgs,
+		RunE: func(*cobra.Command, []string) error {
+			_, err := fmt.Fprintf(a.stdout, "weir %s\n", Version)
+			return err
+		},
+	}
+}
+
+func (a *app) config() *cobra.Command {
+	var format string
+	c := &cobra.Command{
+		Use:   "config",
+		Short: "Print the effective configuration and where each value came from",
+		Long: `Print every configuration value in force, and whether it is a default or comes from the file, a variable or a
+flag. Values win in this order: flags, environment (WEIR_…), file, defaults.`,
+		Example: "  weir config -c weir.yaml\n  WEIR_GROUP__DEADLINE=5s weir config --format json",
+		Args:    cobra.NoArgs,
+		RunE: func(c *cobra.Command, _ []string) error {
+			l, err := a.load(c)
+			if err != nil {
+				return err
+			}
+			switch format {
+			case "text":
+				return l.Print(a.stdout)
+			case "json":
+				return l.PrintJSON(a.stdout)
+			}
+			return badFormat(format)
+		},
+	}
+	config.Flags(c.Flags())
+	formatFlag(c, &format)
+	return c
+}
+
+func formatFlag(c *cobra.Command, format *string) {
+	c.Flags().StringVar(format, "format", "text", "`format` of the output: text or json")
+}
+
+func badFormat(format string) error {
+	return usageError{fmt.Errorf("--format: unknown format %q, want text or json", format)}
+}

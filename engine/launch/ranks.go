@@ -1,0 +1,216 @@
+// Package launch starts the processes of ranks, passes their output on, and leaves nothing behind.
+package launch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// Ranks say what to start.
+type Ranks struct {
+	Command []string                // program and arguments
+	N       int                     // number of ranks
+	Environ func(rank int) []string // the rank's whole environment
+	Label   bool                    // put "[rank] " before every line of output
+	Stdout  io.Writer
+	Stderr  io.Writer
+
+	Started func(rank, pgid int) // optional: a process has been started, the leader of a process group
+	Exited  func(Exit)           // optional: a rank's process has ended
+}
+
+// Exit is how a rank's process ended.
+type Exit struct {
+	Rank   int
+	PID    int
+	State  *os.ProcessState
+	Stderr []string // last lines
+}
+
+// Failed reports whether it ended otherwise than with code 0.
+func (e Exit) Failed() bool { return e.State.ExitCode() != 0 }
+
+func (e Exit) String() string {
+	if status, ok := e.State.Sys().(syscall.WaitStatus); ok && status.Signaled() {
+		return fmt.Sprintf("rank %d was killed by signal %d (%s)", e.Rank, status.Signal(), status.Signal())
+	}
+	return fmt.Sprintf("rank %d exited with code %d", e.Rank, e.State.ExitCode())
+}
+
+// RankError says which rank failed first. Its Error is one line; the rank's last words are in Exit.Stderr.
+type RankError struct{ Exit Exit }
+
+func (e *RankError) Error() string {
+	s := e.Exit.String()
+	if len(e.Exit.Stderr) > 0 {
+		s += "; its last lines on standard error: " + strings.Join(e.Exit.Stderr, " | ")
+	}
+	return s
+}
+
+const (
+	stopPatience   = 5 * time.Second // between SIGTERM and SIGKILL
+	outputPatience = time.Second     // for output that a rank's own children still hold open
+)
+
+// Run starts the ranks and waits until all have ended. When one fails or ctx is done the others are stopped. The error
+// is a *RankError, or ctx's cause.
+func Run(ctx context.Context, r Ranks) error {
+	j := &running{ranks: r, exits: make(chan Exit, r.N), leaders: map[int]int{}}
+	started := make(chan error, 1)
+	finish := make(chan struct{})
+	defer close(finish)
+	go func() {
+		// The kernel kills a child whose parent *thread* ends (PR_SET_PDEATHSIG), so this thread stays.
+		runtime.LockOSThread()
+		started <- j.start()
+		<-finish
+	}()
+	if err := <-started; err != nil {
+		j.kill(syscall.SIGKILL)
+		j.drain()
+		return err
+	}
+	return j.wait(ctx)
+}
+
+// running is a set of ranks' processes.
+type running struct {
+	ranks Ranks
+	exits chan Exit
+
+	mu      sync.Mutex
+	leaders map[int]int // rank to process group
+	left    int         // processes whose end has not been received
+}
+
+func (j *running) start() error {
+	out := &output{stdout: j.ranks.Stdout, stderr: j.ranks.Stderr}
+	for rank := range j.ranks.N {
+		if err := j.startOne(rank, out); err != nil {
+			return fmt.Errorf("start rank %d: %w", rank, err)
+		}
+	}
+	return nil
+}
+
+func (j *running) startOne(rank int, out *output) error {
+	cmd := exec.Command(j.ranks.Command[0], j.ranks.Command[1:]...)
+	cmd.Env = j.ranks.Environ(rank)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
+	stdout, outEnd, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	stderr, errEnd, err := os.Pipe()
+	if err != nil {
+		_, _ = stdout.Close(), outEnd.Close()
+		return err
+	}
+	cmd.Stdout, cmd.Stderr = outEnd, errEnd
+	err = cmd.Start()
+	_, _ = outEnd.Close(), errEnd.Close()
+	if err != nil {
+		_, _ = stdout.Close(), stderr.Close()
+		return startError(j.ranks.Command[0], err)
+	}
+	j.mu.Lock()
+	j.leaders[rank] = cmd.Process.Pid
+	j.left++
+	j.mu.Unlock()
+	if j.ranks.Started != nil {
+		j.ranks.Started(rank, cmd.Process.Pid)
+	}
+	label := ""
+	if j.ranks.Label {
+		label = fmt.Sprintf("[%d] ", rank)
+	}
+	tail := &tail{}
+	var copies sync.WaitGroup
+	copies.Go(func() { out.copy(out.stdout, stdout, label, nil) })
+	copies.Go(func() { out.copy(out.stderr, stderr, label, tail) })
+	go func() {
+		state, err := cmd.Process.Wait()
+		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // what the rank itself started and left
+		timer := time.AfterFunc(outputPatience, func() { _, _ = stdout.Close(), stderr.Close() })
+		copies.Wait()
+		timer.Stop()
+		_, _ = stdout.Close(), stderr.Close()
+		if err != nil {
+			panic(err) // only for a process that is not ours to wait for
+		}
+		j.exits <- Exit{Rank: rank, PID: cmd.Process.Pid, State: state, Stderr: tail.lines()}
+	}()
+	return nil
+}
+
+func startError(path string, err error) error {
+	switch {
+	case errors.Is(err, exec.ErrNotFound), errors.Is(err, os.ErrNotExist):
+		return fmt.Errorf("there is no program %q", path)
+	case errors.Is(err, os.ErrPermission):
+		return fmt.Errorf("%q is not an executable file", path)
+	}
+	return err
+}
+
+// wait collects the ranks' ends and stops the others after the first failure.
+func (j *running) wait(ctx context.Context) error {
+	var first error
+	stop := func(why error) {
+		if first == nil {
+			first = why
+			j.kill(syscall.SIGTERM)
+			time.AfterFunc(stopPatience, func() { j.kill(syscall.SIGKILL) })
+		}
+	}
+	done := ctx.Done()
+	for j.left > 0 {
+		select {
+		case e := <-j.exits:
+			j.ended(e)
+			if e.Failed() {
+				stop(&RankError{Exit: e})
+			}
+		case <-done:
+			done = nil
+			stop(context.Cause(ctx))
+		}
+	}
+	return first
+}
+
+func (j *running) ended(e Exit) {
+	j.mu.Lock()
+	delete(j.leaders, e.Rank)
+	j.left--
+	j.mu.Unlock()
+	if j.ranks.Exited != nil {
+		j.ranks.Exited(e)
+	}
+}
+
+// drain waits for what was started when a later rank could not be.
+func (j *running) drain() {
+	for j.left > 0 {
+		j.ended(<-j.exits)
+	}
+}
+
+// kill signals the process groups that are left.
+func (j *running) kill(sig syscall.Signal) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for _, pgid := range j.leaders {
+		_ = syscall.Kill(-pgid, sig) // one that has just ended needs none
+	}
+}

@@ -1,0 +1,81 @@
+package launch
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+)
+
+// Reaper is a small process that outlives an engine killed without warning, and then kills what the engine started and
+// removes its folder. The kernel and the plugins' lifelines do most of that too; the reaper also reaches the children of
+// ranks and the files.
+type Reaper struct {
+	cmd *exec.Cmd
+
+	mu   sync.Mutex
+	pipe io.WriteCloser
+}
+
+// done tells the reaper that there is nothing to do.
+const done = "done"
+
+// StartReaper starts `exe args…`, which must call Reap on its standard input with the same folder.
+func StartReaper(exe string, args []string) (*Reaper, error) {
+	cmd := exec.Command(exe, args...)
+	cmd.Env = []string{}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // not reached by signals to the engine's group
+	pipe, err := cmd.StdinPipe()
+	if err != nil {
+		return nil, fmt.Errorf("start the reaper: %w", err)
+	}
+	if err := cmd.Start(); err != nil {
+		return nil, fmt.Errorf("start the reaper: %w", err)
+	}
+	return &Reaper{cmd: cmd, pipe: pipe}, nil
+}
+
+// Track has a process group killed if the engine is.
+func (r *Reaper) Track(pgid int) { r.say(strconv.Itoa(pgid)) }
+
+// Forget undoes Track, once the group's leader has been waited for and its number may be used again.
+func (r *Reaper) Forget(pgid int) { r.say("-" + strconv.Itoa(pgid)) }
+
+func (r *Reaper) say(line string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	_, _ = fmt.Fprintln(r.pipe, line) // a reaper that was killed leaves the rest to the kernel
+}
+
+// Close sends the reaper home.
+func (r *Reaper) Close() {
+	r.say(done)
+	_ = r.pipe.Close()
+	_ = r.cmd.Wait()
+}
+
+// Reap reads what the engine tracks until the engine closes the pipe or dies.
+func Reap(in io.Reader, folder string) {
+	groups := map[int]bool{}
+	lines := bufio.NewScanner(in)
+	for lines.Scan() {
+		line := lines.Text()
+		if line == done {
+			return
+		}
+		if pgid, err := strconv.Atoi(strings.TrimPrefix(line, "-")); err == nil && pgid > 1 {
+			groups[pgid] = !strings.HasPrefix(line, "-")
+		}
+	}
+	for pgid, tracked := range groups {
+		if tracked {
+			_ = syscall.Kill(-pgid, syscall.SIGKILL)
+		}
+	}
+	_ = os.RemoveAll(folder)
+}

@@ -1,0 +1,112 @@
+// Command verify-pass makes the all-reduces of one Kimi-K2.5 verify pass and says how long they take and how exact they are.
+//
+// Start it with `weir run -n 8 -- bin/verify-pass`. It exits with 1 when a sum is wrong.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/weir-project/weir/core/backend"
+	"github.com/weir-project/weir/core/collective"
+	"github.com/weir-project/weir/sdk/rank"
+)
+
+// The shape of Kimi-K2.5: two all-reduces in each of 61 layers, each of one hidden vector for every token.
+const (
+	hidden     = 7168
+	allReduces = 122
+)
+
+func main() {
+	tokens := flag.String("tokens", "1,6,16", "comma-separated `numbers` of tokens to verify in one pass")
+	passes := flag.Int("passes", 9, "timed `passes` for each number of tokens; the median is printed")
+	seed := flag.Uint64("seed", 1, "`seed` of the random inputs")
+	flag.Parse()
+	if err := run(*tokens, *passes, *seed); err != nil {
+		fmt.Fprintf(os.Stderr, "verify-pass: %s\n", err)
+		os.Exit(1)
+	}
+}
+
+func run(list string, passes int, seed uint64) error {
+	tokens, err := parse(list)
+	if err != nil {
+		return err
+	}
+	if passes < 1 {
+		return fmt.Errorf("-passes: %d passes; at least one is timed", passes)
+	}
+	ctx := context.Background()
+	session, err := rank.Join(ctx, rank.Options{})
+	if err != nil {
+		return err
+	}
+	defer session.Close()
+	group := session.World()
+	// Deciding takes milliseconds and is no part of a pass.
+	if err := group.Warm(ctx, collective.Class{DataType: collective.BFloat16, Op: collective.Sum}); err != nil {
+		return err
+	}
+	if group.Rank() == 0 {
+		fmt.Printf("\nKimi-K2.5 verify pass on %d ranks: %d all-reduces of tokens × %d bfloat16\n\n", group.Size(), allReduces, hidden)
+		fmt.Printf("%8s%14s%22s%15s%17s%12s\n", "tokens", "message", "µs per all-reduce", "ms per pass", "largest error", "allowed")
+	}
+	for _, n := range tokens {
+		in := newInputs(seed, group.Rank(), group.Size(), n*hidden)
+		pass, err := measure(group, in, passes)
+		if err != nil {
+			return fmt.Errorf("%d tokens: %w", n, err)
+		}
+		if group.Rank() == 0 {
+			fmt.Printf("%8d%14s%22.1f%15.2f%17.2g%12.2g\n", n, backend.Size(int64(n*hidden*2)),
+				float64(pass.Microseconds())/allReduces, float64(pass.Microseconds())/1e3, in.worst, in.allowed)
+		}
+		if err := group.Barrier(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// measure runs the passes and returns the median duration. Every result of the first and the last pass is checked.
+func measure(group *rank.Group, in *inputs, passes int) (time.Duration, error) {
+	var took []time.Duration
+	out := make([]collective.BF16, in.count)
+	for p := range passes + 1 {
+		start := time.Now()
+		for layer := range allReduces {
+			if err := rank.AllReduce(group, out, in.layer(layer), collective.Sum); err != nil {
+				return 0, err
+			}
+			if p == 0 { // this pass warms up and is not timed
+				if err := in.check(layer, out); err != nil {
+					return 0, err
+				}
+			}
+		}
+		if p > 0 {
+			took = append(took, time.Since(start))
+		}
+	}
+	slices.Sort(took)
+	return took[len(took)/2], in.check(allReduces-1, out)
+}
+
+func parse(list string) ([]int, error) {
+	var tokens []int
+	for s := range strings.SplitSeq(list, ",") {
+		n, err := strconv.Atoi(strings.TrimSpace(s))
+		if err != nil || n < 1 || n > 1<<16 {
+			return nil, fmt.Errorf("-tokens: %q is not a number of tokens from 1 to %d", s, 1<<16)
+		}
+		tokens = append(tokens, n)
+	}
+	return tokens, nil
+}

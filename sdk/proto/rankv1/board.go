@@ -1,0 +1,209 @@
+package rankv1
+
+import (
+	"fmt"
+	"runtime"
+	"sync/atomic"
+	"unsafe"
+
+	"github.com/weir-project/weir/core/collective"
+)
+
+// Board is the memory that the agent and the ranks of one group share beside the plans: what each rank is doing, and
+// how often it has done it. The agent makes it; a rank writes its own part only. Every word is read and written
+// atomically, so that neither needs the other to look.
+type Board struct {
+	memory []byte
+	world  int
+}
+
+// The layout: a page for the group, then a page for each rank. Version 1.
+const (
+	boardPage  = 4096
+	boardMagic = 0x57454952 // "WEIR"
+
+	offMagic = 0  // uint32
+	offWorld = 4  // uint32
+	offAbort = 64 // uint32: not zero when the group has failed
+
+	offNumber = 0  // uint64: number of the call begun last, from 1
+	offWhat   = 8  // uint64: that call, in one word: number (lowest 15 bits), rejected (1), class index + 1 (8), bytes (40)
+	offDone   = 16 // uint64: number of the call ended last
+	offState  = 24 // uint32: RankState
+
+	offSampleHead = 128 // uint64: samples taken so far
+	offSamples    = 192 // ring of uint64: counter in the upper 24 bits, nanoseconds in the lower 40
+	numSamples    = 64
+
+	offCounters = 1024 // pairs of uint64: calls, bytes
+
+	// NumCounters is how many pairs of instance and class a group can tell apart; the last one takes the rest.
+	NumCounters = 160
+)
+
+// SampleEvery is how many calls of a rank there are for each one whose duration is taken.
+const SampleEvery = 64
+
+// RankState is whether a rank still takes part.
+type RankState uint32
+
+// The states.
+const (
+	Active RankState = iota
+	Left             // closed the group or ended after its last call
+)
+
+// BoardSize is the size of a board in bytes.
+func BoardSize(world int) int64 { return int64(1+world) * boardPage }
+
+// NewBoard lays a board out in zeroed memory.
+func NewBoard(memory []byte, world int) *Board {
+	b := &Board{memory: memory, world: world}
+	atomic.StoreUint32(b.word32(offWorld), uint32(world))
+	atomic.StoreUint32(b.word32(offMagic), boardMagic)
+	return b
+}
+
+// OpenBoard reads a board that the agent laid out.
+func OpenBoard(memory []byte, world int) (*Board, error) {
+	b := &Board{memory: memory, world: world}
+	if int64(len(memory)) < BoardSize(world) || atomic.LoadUint32(b.word32(offMagic)) != boardMagic ||
+		atomic.LoadUint32(b.word32(offWorld)) != uint32(world) {
+		return nil, fmt.Errorf("the group's board is not one of %d ranks", world)
+	}
+	return b, nil
+}
+
+func (b *Board) word32(off int) *uint32 { return (*uint32)(unsafe.Pointer(&b.memory[off])) }
+func (b *Board) word64(off int) *uint64 { return (*uint64)(unsafe.Pointer(&b.memory[off])) }
+func (b *Board) rank(rank, off int) *uint64 {
+	return b.word64((1+rank)*boardPage + off)
+}
+
+// AbortWord is not zero once the group has failed. Executors poll it.
+func (b *Board) AbortWord() *uint32 { return b.word32(offAbort) }
+
+// Abort marks the group as failed.
+func (b *Board) Abort() { atomic.StoreUint32(b.AbortWord(), 1) }
+
+// Memory is the mapping, for whoever unmaps it.
+func (b *Board) Memory() []byte { return b.memory }
+
+// Begun is what a rank said of the call that it began last.
+type Begun struct {
+	Number   uint64 // from 1; 0 before the first call
+	Done     uint64 // number of the call ended last
+	Class    collective.Class
+	Bytes    int64
+	Rejected bool // the rank refused the call's arguments and did not take part
+	State    RankState
+}
+
+func (b Begun) String() string {
+	switch {
+	case b.Number == 0:
+		return "no all-reduce yet"
+	case b.Rejected:
+		return fmt.Sprintf("all-reduce %d with arguments that it refused", b.Number)
+	}
+	return fmt.Sprintf("all-reduce %d of %d bytes, %s", b.Number, b.Bytes, b.Class)
+}
+
+// The word at offWhat. It holds the number's lowest bits too, so that a reader sees whether both words are of one call.
+func packWhat(number uint64, rejected bool, class int, bytes int64) uint64 {
+	what := number<<49 | uint64(class+1)<<40 | uint64(min(bytes, 1<<40-1))
+	if rejected {
+		what |= 1 << 48
+	}
+	return what
+}
+
+// Begin publishes that a rank begins a call. Only the rank itself calls it.
+func (b *Board) Begin(rank int, number uint64, class int, bytes int64) {
+	atomic.StoreUint64(b.rank(rank, offNumber), number)
+	atomic.StoreUint64(b.rank(rank, offWhat), packWhat(number, false, class, bytes))
+}
+
+// Reject publishes that a rank refused a call's arguments and takes no part in it.
+func (b *Board) Reject(rank int, number uint64) {
+	atomic.StoreUint64(b.rank(rank, offNumber), number)
+	atomic.StoreUint64(b.rank(rank, offWhat), packWhat(number, true, -1, 0))
+	atomic.StoreUint64(b.rank(rank, offDone), number)
+}
+
+// End publishes that a rank ended a call.
+func (b *Board) End(rank int, number uint64) { atomic.StoreUint64(b.rank(rank, offDone), number) }
+
+// Leave publishes that a rank takes no further part.
+func (b *Board) Leave(rank int) {
+	atomic.StoreUint32(b.word32((1+rank)*boardPage+offState), uint32(Left))
+}
+
+// Begun reads what a rank published last.
+func (b *Board) Begun(rank int) Begun {
+	for try := 0; ; try++ {
+		number := atomic.LoadUint64(b.rank(rank, offNumber))
+		what := atomic.LoadUint64(b.rank(rank, offWhat))
+		if what>>49 != number&(1<<15-1) {
+			if try < 1000 {
+				runtime.Gosched() // the rank is between its two stores
+				continue
+			}
+			number-- // it died there, so the word is of the call before
+		}
+		s := Begun{
+			Number:   number,
+			Done:     atomic.LoadUint64(b.rank(rank, offDone)),
+			Bytes:    int64(what & (1<<40 - 1)),
+			Rejected: what>>48&1 == 1,
+			State:    RankState(atomic.LoadUint32(b.word32((1+rank)*boardPage + offState))),
+		}
+		if index := int(what>>40&0xff) - 1; index >= 0 && index < collective.NumClasses {
+			s.Class = collective.ClassAt(index)
+		}
+		return s
+	}
+}
+
+// Count adds a call of a rank to a counter.
+func (b *Board) Count(rank int, counter uint32, bytes int64) {
+	at := offCounters + 16*int(min(counter, NumCounters-1))
+	calls, total := b.rank(rank, at), b.rank(rank, at+8)
+	atomic.StoreUint64(calls, *calls+1) // no other writer
+	atomic.StoreUint64(total, *total+uint64(bytes))
+}
+
+// Counter reads a counter of a rank: calls, and bytes of one rank's buffers summed over them.
+func (b *Board) Counter(rank int, counter uint32) (calls, bytes uint64) {
+	at := offCounters + 16*int(min(counter, NumCounters-1))
+	return atomic.LoadUint64(b.rank(rank, at)), atomic.LoadUint64(b.rank(rank, at+8))
+}
+
+// Sample records how long a call of a rank took.
+func (b *Board) Sample(rank int, counter uint32, ns int64) {
+	head := b.rank(rank, offSampleHead)
+	n := *head
+	ns = min(max(ns, 0), 1<<40-1)
+	atomic.StoreUint64(b.rank(rank, offSamples+8*int(n%numSamples)), uint64(counter)<<40|uint64(ns))
+	atomic.StoreUint64(head, n+1)
+}
+
+// Sample is how long one call took.
+type Sample struct {
+	Counter uint32
+	Ns      int64
+}
+
+// Samples returns those taken since the given number of samples, and the number now. Older ones than the ring holds
+// are lost.
+func (b *Board) Samples(rank int, since uint64) (samples []Sample, now uint64) {
+	now = atomic.LoadUint64(b.rank(rank, offSampleHead))
+	if now-since > numSamples {
+		since = now - numSamples
+	}
+	for ; since != now; since++ {
+		v := atomic.LoadUint64(b.rank(rank, offSamples+8*int(since%numSamples)))
+		samples = append(samples, Sample{Counter: uint32(v >> 40), Ns: int64(v & (1<<40 - 1))})
+	}
+	return samples, now
+}

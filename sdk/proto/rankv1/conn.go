@@ -1,0 +1,183 @@
+// Package rankv1 is the protocol between a rank and the agent of its host: messages with file descriptors over a Unix socket, and the board they share.
+package rankv1
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+	"google.golang.org/protobuf/proto"
+)
+
+// ProtocolVersion is what Join carries; an agent refuses every other.
+const ProtocolVersion = 1
+
+const (
+	maxMessage  = 128 << 20 // a kernel image is the largest thing sent
+	maxFiles    = 64        // descriptors beside one message; the kernel's own limit is 253
+	sendTimeout = 10 * time.Second
+)
+
+// Conn sends and receives messages. One goroutine may receive while any number send.
+type Conn struct {
+	socket *net.UnixConn
+
+	sendMu sync.Mutex
+
+	pending []byte // received, not yet returned
+	files   []*os.File
+	buf     []byte
+}
+
+// NewConn wraps a connected stream socket.
+func NewConn(socket *net.UnixConn) *Conn {
+	return &Conn{socket: socket, buf: make([]byte, 64<<10)}
+}
+
+// Send writes a message and the descriptors that go with it. It gives up when the peer does not read for ten seconds.
+func (c *Conn) Send(m proto.Message, files ...*os.File) error {
+	body, err := proto.Marshal(m)
+	if err != nil {
+		return fmt.Errorf("encode message: %w", err)
+	}
+	if len(body) > maxMessage || len(files) > maxFiles {
+		return fmt.Errorf("message of %d bytes with %d descriptors is too large", len(body), len(files))
+	}
+	frame := binary.LittleEndian.AppendUint32(make([]byte, 0, 4+len(body)), uint32(len(body)))
+	frame = append(frame, body...)
+	var oob []byte
+	if len(files) > 0 {
+		fds := make([]int, len(files))
+		for i, f := range files {
+			fds[i] = int(f.Fd())
+		}
+		oob = unix.UnixRights(fds...)
+	}
+	c.sendMu.Lock()
+	defer c.sendMu.Unlock()
+	if err := c.socket.SetWriteDeadline(time.Now().Add(sendTimeout)); err != nil {
+		return err
+	}
+	n, _, err := c.socket.WriteMsgUnix(frame, oob, nil)
+	for err == nil && n < len(frame) { // the descriptors went with the first part
+		var m int
+		m, err = c.socket.Write(frame[n:])
+		n += m
+	}
+	return err
+}
+
+// Receive reads the next message into m. io.EOF means that the peer closed the connection between two messages.
+func (c *Conn) Receive(m proto.Message) error {
+	for {
+		if len(c.pending) >= 4 {
+			size := int(binary.LittleEndian.Uint32(c.pending))
+			if size > maxMessage {
+				return fmt.Errorf("message of %d bytes, at most %d", size, maxMessage)
+			}
+			if len(c.pending) >= 4+size {
+				body := c.pending[4 : 4+size]
+				err := proto.Unmarshal(body, m)
+				c.pending = c.pending[4+size:]
+				if len(c.pending) == 0 {
+					c.pending = nil // let a large message's memory go
+				}
+				return err
+			}
+		}
+		if err := c.fill(); err != nil {
+			if errors.Is(err, io.EOF) && len(c.pending) > 0 {
+				return io.ErrUnexpectedEOF
+			}
+			return err
+		}
+	}
+}
+
+// fill reads once from the socket.
+func (c *Conn) fill() error {
+	oob := make([]byte, unix.CmsgSpace(4*maxFiles))
+	n, oobn, flags, _, err := c.socket.ReadMsgUnix(c.buf, oob)
+	if oobn > 0 {
+		if err := c.takeRights(oob[:oobn]); err != nil {
+			return err
+		}
+	}
+	switch {
+	case err != nil:
+		return err
+	case flags&unix.MSG_CTRUNC != 0:
+		return fmt.Errorf("too many file descriptors beside a message, or this process may open no more")
+	case n == 0:
+		return io.EOF
+	}
+	c.pending = append(c.pending, c.buf[:n]...)
+	return nil
+}
+
+func (c *Conn) takeRights(oob []byte) error {
+	messages, err := unix.ParseSocketControlMessage(oob)
+	if err != nil {
+		return fmt.Errorf("control message: %w", err)
+	}
+	for _, m := range messages {
+		fds, err := unix.ParseUnixRights(&m)
+		if err != nil {
+			continue // credentials and the like
+		}
+		for _, fd := range fds {
+			unix.CloseOnExec(fd)
+			c.files = append(c.files, os.NewFile(uintptr(fd), "weir-shared"))
+		}
+	}
+	return nil
+}
+
+// Files returns the next n descriptors received, in the order sent. The caller closes them.
+func (c *Conn) Files(n int) ([]*os.File, error) {
+	if len(c.files) < n {
+		return nil, fmt.Errorf("%d file descriptors came with the message, want %d", len(c.files), n)
+	}
+	files := c.files[:n:n]
+	c.files = c.files[n:]
+	return files, nil
+}
+
+// PeerUID is the user that the process at the other end runs as.
+func (c *Conn) PeerUID() (uid uint32, pid int32, err error) {
+	raw, err := c.socket.SyscallConn()
+	if err != nil {
+		return 0, 0, err
+	}
+	var cred *unix.Ucred
+	var credErr error
+	if err := raw.Control(func(fd uintptr) {
+		cred, credErr = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
+	}); err != nil {
+		return 0, 0, err
+	}
+	if credErr != nil {
+		return 0, 0, credErr
+	}
+	return cred.Uid, cred.Pid, nil
+}
+
+// SetReceiveDeadline bounds the next Receive; the zero time means no bound.
+func (c *Conn) SetReceiveDeadline(t time.Time) error { return c.socket.SetReadDeadline(t) }
+
+// Close closes the connection. A blocked Receive returns.
+func (c *Conn) Close() error { return c.socket.Close() }
+
+// Drain closes the descriptors that were received and not taken. Only the receiving goroutine may call it.
+func (c *Conn) Drain() {
+	for _, f := range c.files {
+		_ = f.Close()
+	}
+	c.files = nil
+}

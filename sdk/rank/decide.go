@@ -1,0 +1,224 @@
+package rank
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/weir-project/weir/core/backend"
+	"github.com/weir-project/weir/core/collective"
+	"github.com/weir-project/weir/core/dispatch"
+	"github.com/weir-project/weir/core/plan"
+	"github.com/weir-project/weir/sdk/internal/exec"
+	"github.com/weir-project/weir/sdk/proto/pluginv1"
+	"github.com/weir-project/weir/sdk/proto/rankv1"
+)
+
+// Warm decides request classes before their first call. All ranks of the group call it with the same classes in the
+// same order.
+func (g *Group) Warm(ctx context.Context, classes ...collective.Class) error {
+	if !g.busy.CompareAndSwap(idle, inCall) {
+		return g.busyError()
+	}
+	defer g.busy.Store(idle)
+	for _, c := range classes {
+		if err := c.Validate(); err != nil {
+			return err
+		}
+		if g.tables[c.Index()].Load() != nil {
+			continue
+		}
+		if _, err := g.decideWithin(ctx, c); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// decide has a class decided for the whole group. The agent bounds every wait; the bound here is for an agent that
+// hangs.
+func (g *Group) decide(class collective.Class) (*table, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
+	defer cancel()
+	return g.decideWithin(ctx, class)
+}
+
+func (g *Group) decideWithin(ctx context.Context, class collective.Class) (*table, error) {
+	s := g.session
+	id, answers, err := s.begin(&rankv1.FromRank{Body: &rankv1.FromRank_Resolve{Resolve: &rankv1.Resolve{Group: g.id, Class: pluginv1.FromClass(class)}}})
+	if err != nil {
+		return nil, fmt.Errorf("decide %s for group %s: %w", class, g.id, err)
+	}
+	defer s.end(id)
+	d := &decider{group: g, class: class, id: id}
+	for {
+		r, err := s.answer(ctx, answers)
+		if err != nil {
+			if e := g.dead.Load(); e != nil {
+				return nil, e
+			}
+			return nil, fmt.Errorf("decide %s for group %s: %w", class, g.id, err)
+		}
+		switch body := r.message.Body.(type) {
+		case *rankv1.ToRank_Prepare:
+			err = d.prepare(body.Prepare, r.files)
+		case *rankv1.ToRank_SelfTest:
+			err = d.selfTest(time.Duration(body.SelfTest.DeadlineNs))
+		case *rankv1.ToRank_Discard:
+			d.discard(body.Discard.Instances)
+		case *rankv1.ToRank_Commit:
+			return d.commit(body.Commit)
+		default:
+			r.discard()
+			err = fmt.Errorf("unexpected answer %T", body)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("decide %s for group %s: %w", class, g.id, err)
+		}
+	}
+}
+
+// decider is this rank's part in one resolution.
+type decider struct {
+	group *Group
+	class collective.Class
+	id    uint64
+	tests []test
+}
+
+// test is an instance that the self-test will run.
+type test struct {
+	id     uint64
+	ranges []backend.Range
+}
+
+// prepare makes ready every instance that this rank does not have yet.
+func (d *decider) prepare(m *rankv1.Prepare, files []sharedFile) error {
+	done := &rankv1.StepDone{StartUnixNs: time.Now().UnixNano()}
+	d.tests = nil
+	for _, i := range m.Instances {
+		var memory *sharedFile
+		if i.Memory {
+			memory, files = &files[0], files[1:]
+		}
+		outcome := &rankv1.Outcome{Instance: i.Id}
+		if reason := d.prepareOne(i, memory); reason != nil {
+			outcome.Reason = pluginv1.FromReason(*reason)
+		}
+		done.Outcomes = append(done.Outcomes, outcome)
+	}
+	return d.report(done)
+}
+
+func (d *decider) prepareOne(m *rankv1.Instance, memory *sharedFile) *backend.Reason {
+	g := d.group
+	fail := func(code backend.Code, err error) *backend.Reason {
+		r := g.refused(code, err)
+		return &r
+	}
+	ranges, err := pluginv1.ToRanges(m.Ranges)
+	if err != nil {
+		return fail(backend.PlanRejected, err)
+	}
+	d.tests = append(d.tests, test{m.Id, ranges})
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.instances[m.Id] != nil {
+		return nil // another class runs it already
+	}
+	p, err := pluginv1.ToPlan(m.Plan)
+	if err == nil {
+		err = p.Validate(g.Size())
+	}
+	if err != nil {
+		return fail(backend.PlanRejected, err)
+	}
+	s, ok := p.(*plan.Schedule)
+	if !ok || memory == nil {
+		return fail(backend.InitFailed, fmt.Errorf("%s plans do not run on host memory", p.Kind()))
+	}
+	i := &instance{backend: m.Backend, edges: []int64{s.TileBytes}}
+	if i.memory, err = memory.mapAll(s.SharedBytes()); err != nil {
+		return fail(backend.InitFailed, err)
+	}
+	i.watch = exec.Watch{
+		Abort: g.board.AbortWord(), Deadline: g.deadline, Stalled: g.stalled,
+		Yield: g.facts.Cores > 0 && g.session.worldSize > g.facts.Cores,
+	}
+	if i.run, err = exec.NewSchedule(s, g.rank, i.memory, i.watch); err != nil {
+		_ = unix.Munmap(i.memory)
+		return fail(backend.InitFailed, err)
+	}
+	g.instances[m.Id] = i
+	return nil
+}
+
+// selfTest runs every instance on inputs with known sums. Peers do the same at the same time.
+func (d *decider) selfTest(deadline time.Duration) error {
+	g := d.group
+	done := &rankv1.StepDone{StartUnixNs: time.Now().UnixNano()}
+	for _, t := range d.tests {
+		i := g.instances[t.id]
+		trial := i.watch
+		trial.Deadline, trial.Stalled = deadline, nil // no call is in progress that peers could be compared by
+		i.run.SetWatch(trial)
+		err := exec.SelfTest(i.run.Run, g.rank, g.Size(), d.class, t.ranges, i.edges)
+		i.run.SetWatch(i.watch)
+		outcome := &rankv1.Outcome{Instance: t.id}
+		if err != nil {
+			outcome.Reason = pluginv1.FromReason(g.refused(backend.SelfTestFailed, err))
+		}
+		done.Outcomes = append(done.Outcomes, outcome)
+	}
+	return d.report(done)
+}
+
+func (d *decider) report(done *rankv1.StepDone) error {
+	done.EndUnixNs = time.Now().UnixNano()
+	return d.group.session.conn.Send(&rankv1.FromRank{Id: d.id, Body: &rankv1.FromRank_StepDone{StepDone: done}})
+}
+
+func (d *decider) discard(ids []uint64) {
+	g := d.group
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, id := range ids {
+		if i := g.instances[id]; i != nil {
+			_ = unix.Munmap(i.memory)
+			delete(g.instances, id)
+		}
+	}
+}
+
+// commit puts the decision in force.
+func (d *decider) commit(m *rankv1.Commit) (*table, error) {
+	g := d.group
+	t := &table{epoch: m.Epoch}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	var segments []dispatch.Segment
+	for _, s := range m.Segments {
+		segment := dispatch.Segment{Max: s.Max}
+		for _, c := range s.Choices {
+			i := g.instances[c.Instance]
+			if i == nil {
+				return nil, fmt.Errorf("the agent committed instance %d, which was never prepared", c.Instance)
+			}
+			segment.Choices = append(segment.Choices, dispatch.Choice{Multiple: c.Multiple, Index: len(t.entries)})
+			t.entries = append(t.entries, entry{backend: i.backend, counter: c.Counter, run: i.run})
+		}
+		segments = append(segments, segment)
+	}
+	for _, a := range m.Answers {
+		v, err := pluginv1.ToVerdict(a.Verdict)
+		if err != nil {
+			return nil, fmt.Errorf("verdict of %s: %w", a.Backend, err)
+		}
+		t.answers = append(t.answers, dispatch.Answer{Backend: a.Backend, Plugin: a.Plugin, Verdict: v})
+	}
+	t.lookup = dispatch.TableOf(segments)
+	g.tables[d.class.Index()].Store(t)
+	return t, nil
+}

@@ -1,0 +1,104 @@
+package rank
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/samber/lo"
+
+	"github.com/weir-project/weir/core/backend"
+	"github.com/weir-project/weir/core/collective"
+	"github.com/weir-project/weir/core/dispatch"
+	"github.com/weir-project/weir/sdk/internal/exec"
+	"github.com/weir-project/weir/sdk/proto/rankv1"
+)
+
+// patience is how long a rank whose group was aborted waits for the words why.
+const patience = time.Second
+
+// broken turns the failure of a call into the group's error and tells the agent, which tells the others.
+func (g *Group) broken(number uint64, err error) error {
+	var mismatch *exec.Mismatch
+	var late *exec.Late
+	var text string
+	switch {
+	case errors.Is(err, exec.ErrAborted):
+		return g.aborted()
+	case errors.As(err, &mismatch):
+		text = g.disagreement(number)
+	case errors.As(err, &late):
+		text = fmt.Sprintf("rank %d is late: %s after %s; %s", late.Rank, g.did(g.rank), g.deadline, g.did(late.Rank))
+	default:
+		text = err.Error()
+	}
+	e := g.fail(&GroupError{Group: g.id, Text: text})
+	_ = g.session.conn.Send(&rankv1.FromRank{Body: &rankv1.FromRank_GroupFault{GroupFault: &rankv1.GroupFault{Group: g.id, Text: e.Text}}})
+	return e
+}
+
+// aborted is the error of a group that somebody else declared dead. The word in shared memory is faster than the
+// message that says why, so it waits for that.
+func (g *Group) aborted() error {
+	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(time.Millisecond) {
+		if e := g.dead.Load(); e != nil {
+			return e
+		}
+	}
+	return g.fail(&GroupError{Group: g.id, Text: "a rank or the agent aborted it without saying why"})
+}
+
+// stalled looks, while a call waits, for a peer that will not come.
+func (g *Group) stalled() error {
+	own := g.board.Begun(g.rank)
+	for rank := range g.ranks {
+		peer := g.board.Begun(rank)
+		switch {
+		case rank == g.rank:
+		case peer.Number == own.Number && (peer.Rejected || peer.Class != own.Class || peer.Bytes != own.Bytes):
+			return &exec.Mismatch{Rank: rank}
+		case peer.State == rankv1.Left && peer.Number < own.Number:
+			return fmt.Errorf("rank %d has left the group; %s", rank, g.did(g.rank))
+		}
+	}
+	return nil
+}
+
+// disagreement says who called what, in order of the lowest rank, so that every rank writes the same sentence.
+func (g *Group) disagreement(number uint64) string {
+	var order []string
+	callers := map[string][]int{}
+	for rank := range g.ranks {
+		what := g.board.Begun(rank).String()
+		if callers[what] == nil {
+			order = append(order, what)
+		}
+		callers[what] = append(callers[what], rank)
+	}
+	parts := lo.Map(order, func(what string, _ int) string {
+		ranks := callers[what]
+		return fmt.Sprintf("%s %s: %s", lo.Ternary(len(ranks) == 1, "rank", "ranks"), join(ranks), what)
+	})
+	return fmt.Sprintf("ranks disagree about all-reduce %d: %s", number, strings.Join(parts, "; "))
+}
+
+func (g *Group) did(rank int) string {
+	return fmt.Sprintf("rank %d began %s", rank, g.board.Begun(rank))
+}
+
+func join(ranks []int) string {
+	return strings.Join(lo.Map(ranks, func(r, _ int) string { return fmt.Sprint(r) }), ", ")
+}
+
+// notServed is the error of a byte count that no backend accepted.
+func notServed(t *table, class collective.Class, bytes int64) error {
+	return fmt.Errorf("no backend serves %s of %d bytes: %s", class, bytes, strings.Join(lo.Map(t.answers, func(a dispatch.Answer, _ int) string {
+		return fmt.Sprintf("%s: %s", a.Backend, a.Verdict)
+	}), "; "))
+}
+
+// refused is the outcome of a step that failed in this rank.
+func (g *Group) refused(code backend.Code, err error) backend.Reason {
+	return backend.Reason{Code: code, Rank: g.rank, Text: err.Error()}
+}

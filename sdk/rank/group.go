@@ -1,0 +1,186 @@
+package rank
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/weir-project/weir/core/collective"
+	"github.com/weir-project/weir/core/dispatch"
+	"github.com/weir-project/weir/sdk/internal/exec"
+	"github.com/weir-project/weir/sdk/proto/pluginv1"
+	"github.com/weir-project/weir/sdk/proto/rankv1"
+)
+
+// Group is a set of ranks that all-reduce together. Like an NCCL communicator it takes one call at a time: every rank
+// makes the same calls in the same order, and a second call begun before the first has returned is an error.
+type Group struct {
+	session  *Session
+	id       string
+	rank     int
+	ranks    []int // members by their rank in World
+	deadline time.Duration
+	board    *rankv1.Board
+	facts    collective.Group
+
+	tables [collective.NumClasses]atomic.Pointer[table]
+	busy   atomic.Uint32 // inUse, closing
+	calls  uint64        // begun; written while busy
+	dead   atomic.Pointer[GroupError]
+
+	mu        sync.Mutex // of what follows; never held in a decided call
+	instances map[uint64]*instance
+	closed    bool
+}
+
+// The states of a group's busy word.
+const (
+	idle uint32 = iota
+	inCall
+	shut
+)
+
+// table is a decision in force for one class.
+type table struct {
+	lookup  *dispatch.Table // indices are positions in entries
+	entries []entry
+	answers []dispatch.Answer
+	epoch   uint64
+}
+
+// entry is what runs a range of byte counts.
+type entry struct {
+	backend string
+	counter uint32
+	run     *exec.Schedule
+}
+
+// instance is a plan prepared in this rank, with the memory that it shares with its peers.
+type instance struct {
+	backend string
+	run     *exec.Schedule
+	watch   exec.Watch
+	memory  []byte
+	edges   []int64 // byte counts at which its behaviour changes
+}
+
+// GroupError says why a group cannot go on. Every later call on it fails with the same error.
+type GroupError struct {
+	Group string
+	Text  string
+}
+
+func (e *GroupError) Error() string { return fmt.Sprintf("group %s has failed: %s", e.Group, e.Text) }
+
+// open makes the group that a GroupReady describes.
+func (s *Session) open(r *reply) (*Group, error) {
+	m := r.message.GetGroupReady()
+	if m == nil || len(r.files) != 1 {
+		r.discard()
+		return nil, fmt.Errorf("the agent answered with something else than a group")
+	}
+	facts, err := pluginv1.ToGroup(m.Facts)
+	if err != nil {
+		r.discard()
+		return nil, fmt.Errorf("facts of the group: %w", err)
+	}
+	world := facts.WorldSize()
+	memory, err := r.files[0].mapAll(rankv1.BoardSize(world))
+	if err != nil {
+		return nil, err
+	}
+	board, err := rankv1.OpenBoard(memory, world)
+	if err != nil || int(m.Rank) < 0 || int(m.Rank) >= world || len(m.Ranks) != world {
+		_ = unix.Munmap(memory)
+		return nil, fmt.Errorf("the agent's description of the group is inconsistent")
+	}
+	g := &Group{
+		session: s, id: m.Group, rank: int(m.Rank), deadline: time.Duration(m.DeadlineNs), board: board, facts: facts,
+		instances: map[uint64]*instance{},
+	}
+	for _, r := range m.Ranks {
+		g.ranks = append(g.ranks, int(r))
+	}
+	s.mu.Lock()
+	s.groups[g.id] = g
+	s.mu.Unlock()
+	return g, nil
+}
+
+// Rank is this process's rank in the group.
+func (g *Group) Rank() int { return g.rank }
+
+// Size is the number of ranks in the group.
+func (g *Group) Size() int { return len(g.ranks) }
+
+// Ranks are the members, by their rank in the group of all ranks.
+func (g *Group) Ranks() []int { return append([]int(nil), g.ranks...) }
+
+// Facts are what the decisions for the group are made on.
+func (g *Group) Facts() collective.Group { return g.facts }
+
+// Err is nil, or the *GroupError with which every further call fails.
+func (g *Group) Err() error {
+	if e := g.dead.Load(); e != nil {
+		return e
+	}
+	return nil
+}
+
+// Exchange gives every rank's bytes to every rank, by rank. All ranks of the group call it; the agent passes the bytes
+// on, so it is for set-up and not for data.
+func (g *Group) Exchange(ctx context.Context, data []byte) ([][]byte, error) {
+	if err := g.Err(); err != nil {
+		return nil, err
+	}
+	r, err := g.session.ask(ctx, &rankv1.FromRank{Body: &rankv1.FromRank_Exchange{Exchange: &rankv1.Exchange{Group: g.id, Data: data}}})
+	if err != nil {
+		return nil, fmt.Errorf("exchange in group %s: %w", g.id, err)
+	}
+	all := r.message.GetExchanged()
+	if all == nil || len(all.Data) != len(g.ranks) {
+		return nil, fmt.Errorf("exchange in group %s: the agent answered with something else", g.id)
+	}
+	return all.Data, nil
+}
+
+// Barrier waits until every rank of the group has called it.
+func (g *Group) Barrier(ctx context.Context) error {
+	_, err := g.Exchange(ctx, nil)
+	return err
+}
+
+// Close leaves the group. It fails while a call is in progress.
+func (g *Group) Close() error {
+	if !g.busy.CompareAndSwap(idle, shut) {
+		if g.busy.Load() == shut {
+			return nil
+		}
+		return fmt.Errorf("close group %s: an all-reduce is in progress", g.id)
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.board.Leave(g.rank)
+	s := g.session
+	s.mu.Lock()
+	delete(s.groups, g.id)
+	s.mu.Unlock()
+	_ = s.conn.Send(&rankv1.FromRank{Body: &rankv1.FromRank_Leave{Leave: &rankv1.Leave{Group: g.id}}}) // an agent that is gone needs no notice
+	for _, i := range g.instances {
+		_ = unix.Munmap(i.memory)
+	}
+	g.instances = nil
+	return nil // the board stays mapped: a fault that arrives late still writes to it
+}
+
+// fail makes the group fail on this rank; the first error stays.
+func (g *Group) fail(e *GroupError) *GroupError {
+	if g.dead.CompareAndSwap(nil, e) {
+		g.board.Abort()
+	}
+	return g.dead.Load()
+}

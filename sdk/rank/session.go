@@ -1,0 +1,201 @@
+package rank
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+
+	"google.golang.org/protobuf/proto"
+
+	"github.com/weir-project/weir/sdk/proto/rankv1"
+)
+
+// ErrClosed is wrapped by the errors of a closed session or group.
+var ErrClosed = errors.New("closed")
+
+// Session is a process's membership in a job. Its methods may be called concurrently.
+type Session struct {
+	conn      *rankv1.Conn
+	rank      int // in the group of all ranks
+	worldSize int
+	world     *Group
+
+	mu      sync.Mutex
+	lastID  uint64
+	pending map[uint64]chan *reply // requests that wait for answers
+	groups  map[string]*Group
+	lost    error         // why the agent can no longer be asked
+	done    chan struct{} // closed when the receiving goroutine has ended
+}
+
+// reply is a message from the agent with the files that came with it.
+type reply struct {
+	message *rankv1.ToRank
+	files   []sharedFile
+}
+
+func newSession(conn *rankv1.Conn, opts Options) *Session {
+	s := &Session{
+		conn: conn, rank: opts.Rank, worldSize: opts.WorldSize,
+		pending: map[uint64]chan *reply{}, groups: map[string]*Group{}, done: make(chan struct{}),
+	}
+	go s.receive()
+	return s
+}
+
+// World is the group of all ranks.
+func (s *Session) World() *Group { return s.world }
+
+// NewGroup makes a group of some of the ranks, named by their rank in World, in the order of the new group. Every
+// member calls it with the same list; it waits until all have.
+func (s *Session) NewGroup(ctx context.Context, ranks []int) (*Group, error) {
+	members := make([]int32, len(ranks))
+	for i, r := range ranks {
+		members[i] = int32(r)
+	}
+	r, err := s.ask(ctx, &rankv1.FromRank{Body: &rankv1.FromRank_NewGroup{NewGroup: &rankv1.NewGroup{Ranks: members}}})
+	if err != nil {
+		return nil, fmt.Errorf("new group of ranks %v: %w", ranks, err)
+	}
+	return s.open(r)
+}
+
+// Close leaves all groups and the job. It waits for nobody. Calls on the session's groups then fail with ErrClosed.
+func (s *Session) Close() error {
+	s.mu.Lock()
+	groups := make([]*Group, 0, len(s.groups))
+	for _, g := range s.groups {
+		groups = append(groups, g)
+	}
+	s.mu.Unlock()
+	var errs []error
+	for _, g := range groups {
+		errs = append(errs, g.Close())
+	}
+	s.disconnect()
+	return errors.Join(errs...)
+}
+
+func (s *Session) disconnect() {
+	_ = s.conn.Close() // nothing of ours is lost: all messages were written
+	<-s.done
+}
+
+// ask sends a request and returns its one answer.
+func (s *Session) ask(ctx context.Context, m *rankv1.FromRank) (*reply, error) {
+	id, answers, err := s.begin(m)
+	if err != nil {
+		return nil, err
+	}
+	defer s.end(id)
+	return s.answer(ctx, answers)
+}
+
+// begin sends a request whose answers arrive on the channel until end.
+func (s *Session) begin(m *rankv1.FromRank) (uint64, <-chan *reply, error) {
+	answers := make(chan *reply, 4) // the agent waits for an answer before it sends a fifth
+	s.mu.Lock()
+	if s.lost != nil {
+		s.mu.Unlock()
+		return 0, nil, s.lost
+	}
+	s.lastID++
+	id := s.lastID
+	s.pending[id] = answers
+	s.mu.Unlock()
+	m.Id = id
+	if err := s.conn.Send(m); err != nil {
+		s.end(id)
+		return 0, nil, fmt.Errorf("the agent does not answer: %w", err)
+	}
+	return id, answers, nil
+}
+
+func (s *Session) end(id uint64) {
+	s.mu.Lock()
+	delete(s.pending, id)
+	s.mu.Unlock()
+}
+
+func (s *Session) answer(ctx context.Context, answers <-chan *reply) (*reply, error) {
+	select {
+	case r := <-answers:
+		return s.unlessFailed(r)
+	case <-s.done:
+		select { // it may have answered just before
+		case r := <-answers:
+			return s.unlessFailed(r)
+		default:
+		}
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return nil, s.lost
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// unlessFailed is the reply, or the error that it carries.
+func (s *Session) unlessFailed(r *reply) (*reply, error) {
+	f := r.message.GetFailed()
+	switch {
+	case f == nil:
+		return r, nil
+	case f.Group == "":
+		return nil, errors.New(f.Text)
+	}
+	s.fault(&rankv1.GroupFault{Group: f.Group, Text: f.Text})
+	return nil, &GroupError{Group: f.Group, Text: f.Text}
+}
+
+// receive hands every message to whom it is for, until the connection ends.
+func (s *Session) receive() {
+	defer close(s.done)
+	defer s.conn.Drain()
+	for {
+		var m rankv1.ToRank
+		err := s.conn.Receive(&m)
+		var files []sharedFile
+		if err == nil {
+			files, err = takeFiles(s.conn, &m)
+		}
+		if err != nil {
+			s.lose(err)
+			return
+		}
+		if f := m.GetGroupFault(); f != nil {
+			s.fault(f)
+			continue
+		}
+		s.mu.Lock()
+		answers := s.pending[m.Id]
+		s.mu.Unlock()
+		r := &reply{message: proto.CloneOf(&m), files: files}
+		select {
+		case answers <- r: // a nil channel: nobody waits any more
+		default:
+			r.discard()
+		}
+	}
+}
+
+// lose records that the agent cannot be asked any more. Groups go on with the plans that they have.
+func (s *Session) lose(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if errors.Is(err, io.EOF) {
+		err = errors.New("it has ended")
+	}
+	s.lost = fmt.Errorf("the agent cannot be asked: %w", err)
+}
+
+func (s *Session) fault(f *rankv1.GroupFault) {
+	s.mu.Lock()
+	g := s.groups[f.Group]
+	s.mu.Unlock()
+	if g != nil {
+		g.fail(&GroupError{Group: f.Group, Text: f.Text})
+	}
+}

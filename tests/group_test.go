@@ -1,0 +1,492 @@
+// Package tests holds what spans the engine, the SDK and the plugins.
+package tests
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.opentelemetry.io/otel/trace/noop"
+
+	"github.com/weir-project/weir/core/backend"
+	"github.com/weir-project/weir/core/collective"
+	"github.com/weir-project/weir/core/dispatch"
+	"github.com/weir-project/weir/core/plan"
+	"github.com/weir-project/weir/core/schedule"
+	"github.com/weir-project/weir/engine/agent"
+	"github.com/weir-project/weir/engine/telemetry"
+	"github.com/weir-project/weir/sdk/rank"
+)
+
+// fake is a backend in this process whose answers a test chooses.
+type fake struct {
+	info   backend.Info
+	accept func() (backend.Verdict, error)
+	plan   func(world int) (plan.Plan, error)
+}
+
+func (f *fake) Info() backend.Info { return f.info }
+
+func (f *fake) Accept(context.Context, backend.Request) (backend.Verdict, error) {
+	if f.accept == nil {
+		return backend.Accepted(backend.AllBytes()...), nil
+	}
+	return f.accept()
+}
+
+func (f *fake) Plan(_ context.Context, req backend.Request, _ []backend.Range) (plan.Plan, error) {
+	return f.plan(req.Group.WorldSize())
+}
+
+func (f *fake) Release(context.Context, string) error { return nil }
+
+// flat is a right schedule: copy to a slot, signal, wait for all, reduce.
+func flat(world int) (plan.Plan, error) {
+	return schedule.Build(world, schedule.Shape{TileBytes: 4096, Buffers: 2, Slots: 1, Signals: 1, Chunks: 1}, func(r *schedule.Rank) {
+		r.Copy(schedule.Slot(r.Rank, 0), schedule.In(), plan.AllChunks)
+		r.Signal(0)
+		r.WaitAll(0)
+		r.ReduceFinal(schedule.Out(), r.Slots(0), plan.AllChunks)
+	}), nil
+}
+
+// wrong is a schedule that leaves out the last rank.
+func wrong(world int) (plan.Plan, error) {
+	return schedule.Build(world, schedule.Shape{TileBytes: 4096, Buffers: 2, Slots: 1, Signals: 1, Chunks: 1}, func(r *schedule.Rank) {
+		r.Copy(schedule.Slot(r.Rank, 0), schedule.In(), plan.AllChunks)
+		r.Signal(0)
+		r.WaitAll(0)
+		r.ReduceFinal(schedule.Out(), append(r.Slots(0)[:world-1], schedule.Slot(0, 0)), plan.AllChunks)
+	}), nil
+}
+
+func candidate(name string, f *fake) dispatch.Candidate {
+	f.info.Name, f.info.Kind = name, plan.ScheduleKind
+	if f.plan == nil {
+		f.plan = flat
+	}
+	return dispatch.Candidate{Plugin: "test", Info: f.info, Backend: f}
+}
+
+// job is an agent and what it decided.
+type job struct {
+	agent   *agent.Agent
+	mu      sync.Mutex
+	decided []agent.Resolved
+}
+
+func startAgent(t *testing.T, world int, change func(*agent.Options), candidates ...dispatch.Candidate) *job {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "weir-test") // t.TempDir's path may be too long for a socket
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	j := &job{}
+	opts := agent.Options{
+		Socket: filepath.Join(dir, "agent.sock"), WorldSize: world, Candidates: candidates, MaxShared: 1 << 30,
+		JoinDeadline: 20 * time.Second, CallDeadline: 20 * time.Second, PrepareDeadline: 20 * time.Second, SelfTestDeadline: 20 * time.Second,
+		Tracer: telemetry.NewTracer(noop.NewTracerProvider()), Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
+		Decided: func(r agent.Resolved) { j.mu.Lock(); defer j.mu.Unlock(); j.decided = append(j.decided, r) },
+	}
+	if change != nil {
+		change(&opts)
+	}
+	if j.agent, err = agent.Listen(opts); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := j.agent.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return j
+}
+
+// each runs f as every rank at once and returns each rank's error.
+func (j *job) each(t *testing.T, world int, f func(s *rank.Session) error) []error {
+	t.Helper()
+	errs := make([]error, world)
+	var wg sync.WaitGroup
+	for r := range world {
+		wg.Go(func() {
+			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+			defer cancel()
+			s, err := rank.Join(ctx, rank.Options{Socket: j.agent.Socket(), Rank: r, WorldSize: world})
+			if err != nil {
+				errs[r] = err
+				return
+			}
+			defer s.Close()
+			errs[r] = f(s)
+		})
+	}
+	wg.Wait()
+	return errs
+}
+
+func noErrors(t *testing.T, errs []error) {
+	t.Helper()
+	for r, err := range errs {
+		if err != nil {
+			t.Errorf("rank %d: %s", r, err)
+		}
+	}
+}
+
+// wantErrors checks that every rank's error contains all the words.
+func wantErrors(t *testing.T, errs []error, words ...string) {
+	t.Helper()
+	for r, err := range errs {
+		for _, w := range words {
+			if err == nil || !strings.Contains(err.Error(), w) {
+				t.Errorf("rank %d: error %v, want one with %q", r, err, w)
+			}
+		}
+	}
+}
+
+func sumIsRight(g *rank.Group, n int) error {
+	src, dst := make([]float32, n), make([]float32, n)
+	for i := range src {
+		src[i] = float32(g.Rank() + i%7)
+	}
+	if err := rank.AllReduce(g, dst, src, collective.Sum); err != nil {
+		return err
+	}
+	for i := range dst {
+		if want := float32(g.Size()*(g.Size()-1)/2 + g.Size()*(i%7)); dst[i] != want {
+			return fmt.Errorf("element %d is %v, want %v", i, dst[i], want)
+		}
+	}
+	return nil
+}
+
+func TestGroupsAllReduce(t *testing.T) {
+	for _, world := range []int{1, 2, 5} {
+		t.Run(fmt.Sprint(world), func(t *testing.T) {
+			j := startAgent(t, world, nil, candidate("flat", &fake{}))
+			noErrors(t, j.each(t, world, func(s *rank.Session) error {
+				for _, n := range []int{1, 1024, 1025, 5000} {
+					if err := sumIsRight(s.World(), n); err != nil {
+						return err
+					}
+				}
+				return nil
+			}))
+			if len(j.decided) != 1 {
+				t.Errorf("%d decisions for one class, want 1", len(j.decided))
+			}
+		})
+	}
+}
+
+func TestSubgroups(t *testing.T) {
+	j := startAgent(t, 4, nil, candidate("flat", &fake{}))
+	noErrors(t, j.each(t, 4, func(s *rank.Session) error {
+		pair := []int{0, 1}
+		if s.World().Rank() >= 2 {
+			pair = []int{3, 2} // in another order than World's
+		}
+		g, err := s.NewGroup(t.Context(), pair)
+		if err != nil {
+			return err
+		}
+		if want := map[int]int{0: 0, 1: 1, 2: 1, 3: 0}[s.World().Rank()]; g.Rank() != want {
+			return fmt.Errorf("rank %d in the new group, want %d", g.Rank(), want)
+		}
+		if err := sumIsRight(g, 100); err != nil {
+			return err
+		}
+		all, err := s.World().Exchange(t.Context(), []byte{byte(10 + s.World().Rank())})
+		if err != nil {
+			return err
+		}
+		for r, b := range all {
+			if len(b) != 1 || b[0] != byte(10+r) {
+				return fmt.Errorf("exchange: rank %d gave %v", r, b)
+			}
+		}
+		return errors.Join(sumIsRight(s.World(), 10), g.Close())
+	}))
+}
+
+func TestCascadeGoesOn(t *testing.T) {
+	broken := errors.New("out of ideas")
+	for name, f := range map[string]*fake{
+		"wrong sum":       {plan: wrong},
+		"plan fails":      {plan: func(int) (plan.Plan, error) { return nil, broken }},
+		"no plan":         {plan: func(int) (plan.Plan, error) { return nil, nil }},
+		"impossible plan": {plan: func(int) (plan.Plan, error) { return &plan.Schedule{TileBytes: 1}, nil }},
+		"other kind":      {plan: func(int) (plan.Plan, error) { return &plan.Worker{SlotBytes: 64, Slots: 1}, nil }},
+		"huge plan": {plan: func(world int) (plan.Plan, error) {
+			p, err := flat(world)
+			p.(*plan.Schedule).TileBytes = 1 << 29
+			return p, err
+		}},
+		"accept fails": {accept: func() (backend.Verdict, error) { return backend.Verdict{}, broken }},
+		"nonsense":     {accept: func() (backend.Verdict, error) { return backend.Verdict{Kind: backend.Accept}, nil }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f.info.Priority = 1
+			j := startAgent(t, 3, nil, candidate("broken", f), candidate("flat", &fake{}))
+			noErrors(t, j.each(t, 3, func(s *rank.Session) error { return sumIsRight(s.World(), 3000) }))
+			d := j.decided[0].Decision
+			if v := d.Answers[0].Verdict; d.Answers[0].Backend != "broken" || v.Kind != backend.Decline {
+				t.Errorf("first answer is %s: %s, want broken: decline", d.Answers[0].Backend, v)
+			}
+			want := map[string]backend.Code{
+				"wrong sum": backend.SelfTestFailed, "plan fails": backend.Other, "no plan": backend.PlanRejected,
+				"impossible plan": backend.PlanRejected, "other kind": backend.PlanRejected, "huge plan": backend.PlanRejected,
+				"accept fails": backend.Other, "nonsense": backend.Other,
+			}[name]
+			if got := d.Answers[0].Verdict.Reasons[0].Code; got != want {
+				t.Errorf("code %s, want %s: %s", got, want, d.Answers[0].Verdict)
+			}
+		})
+	}
+}
+
+func TestNobodyServes(t *testing.T) {
+	no := &fake{accept: func() (backend.Verdict, error) {
+		return backend.Declined(backend.Because(backend.TooSmall, "a hair", "a rope")), nil
+	}}
+	cuda := &fake{info: backend.Info{Requirements: backend.Requirements{Memories: []collective.Memory{collective.CUDA}}}}
+	j := startAgent(t, 2, nil, candidate("no", no), candidate("gpu", cuda))
+	wantErrors(t, j.each(t, 2, func(s *rank.Session) error { return sumIsRight(s.World(), 8) }),
+		"no: decline; TOO_SMALL: a hair, needs a rope", "gpu: decline; MEMORY: host, needs cuda")
+}
+
+func TestSizeThatNobodyServes(t *testing.T) {
+	small := &fake{accept: func() (backend.Verdict, error) { return backend.Accepted(backend.Range{Min: 1, Max: 64}), nil }}
+	j := startAgent(t, 2, nil, candidate("small", small))
+	noErrors(t, j.each(t, 2, func(s *rank.Session) error {
+		if err := sumIsRight(s.World(), 16); err != nil {
+			return err
+		}
+		if err := sumIsRight(s.World(), 17); err == nil || !strings.Contains(err.Error(), "no backend serves host float32 sum eager of 68 bytes") {
+			return fmt.Errorf("a size that nobody serves: %v", err)
+		}
+		return sumIsRight(s.World(), 3) // the group is none the worse for it
+	}))
+}
+
+func TestRanksDisagree(t *testing.T) {
+	for name, call := range map[string]func(g *rank.Group) error{
+		"size": func(g *rank.Group) error { return sumOf(g, 10+g.Rank()/2) },
+		"type": func(g *rank.Group) error {
+			if g.Rank() == 1 {
+				b := make([]int32, 10)
+				return rank.AllReduce(g, b, b, collective.Sum)
+			}
+			return sumOf(g, 10)
+		},
+		"op": func(g *rank.Group) error {
+			b := make([]float32, 10)
+			return rank.AllReduce(g, b, b, map[bool]collective.Op{true: collective.Max}[g.Rank() == 2])
+		},
+		"refused": func(g *rank.Group) error {
+			if g.Rank() == 1 {
+				_ = rank.AllReduce(g, make([]float32, 1), nil, collective.Sum)
+				return sumOf(g, 10) // a call behind
+			}
+			return sumOf(g, 10)
+		},
+	} {
+		for _, decided := range []bool{true, false} {
+			t.Run(fmt.Sprintf("%s, decided %t", name, decided), func(t *testing.T) {
+				j := startAgent(t, 3, nil, candidate("flat", &fake{}))
+				errs := j.each(t, 3, func(s *rank.Session) error {
+					g := s.World()
+					if decided {
+						b := make([]int32, 10)
+						if err := errors.Join(sumOf(g, 10), rank.AllReduce(g, b, b, collective.Sum)); err != nil {
+							return fmt.Errorf("too early: %w", err)
+						}
+						f := make([]float32, 10)
+						if err := rank.AllReduce(g, f, f, collective.Max); err != nil {
+							return fmt.Errorf("too early: %w", err)
+						}
+					}
+					err := call(g)
+					if later := sumOf(g, 10); later == nil {
+						return errors.New("a call on a failed group went well")
+					}
+					return err
+				})
+				wantErrors(t, errs, "group g1 has failed", "disagree")
+			})
+		}
+	}
+}
+
+func sumOf(g *rank.Group, n int) error {
+	b := make([]float32, n)
+	return rank.AllReduce(g, b, b, collective.Sum)
+}
+
+func TestBadArguments(t *testing.T) {
+	j := startAgent(t, 2, nil, candidate("flat", &fake{}))
+	noErrors(t, j.each(t, 2, func(s *rank.Session) error {
+		g, b := s.World(), make([]float32, 16)
+		for words, err := range map[string]error{
+			"dst has 2 elements and src 3": rank.AllReduce(g, b[:2], b[4:7], collective.Sum),
+			"no elements":                  rank.AllReduce(g, b[:0], b[:0], collective.Sum),
+			"overlap in part":              rank.AllReduce(g, b[:4], b[2:6], collective.Sum),
+			"unknown reduce op":            rank.AllReduce(g, b, b, collective.Op(9)),
+			"not a whole number of":        rank.AllReduceBytes(g, make([]byte, 6), make([]byte, 6), collective.Float32, collective.Sum),
+			"multiple of 4 bytes":          rank.AllReduceBytes(g, make([]byte, 9)[1:], make([]byte, 8), collective.Float32, collective.Sum),
+			"unknown data type":            rank.AllReduceBytes(g, nil, nil, collective.DataType(99), collective.Sum),
+		} {
+			if err == nil || !strings.Contains(err.Error(), words) {
+				return fmt.Errorf("error %v, want one with %q", err, words)
+			}
+		}
+		if err := sumIsRight(g, 5); err != nil { // every rank refused the same calls, so they are in step
+			return err
+		}
+		if err := g.Close(); err != nil {
+			return err
+		}
+		if err := sumOf(g, 1); !errors.Is(err, rank.ErrClosed) {
+			return fmt.Errorf("use after Close: %v", err)
+		}
+		return nil
+	}))
+}
+
+func TestConcurrentCallsOnOneGroup(t *testing.T) {
+	j := startAgent(t, 2, nil, candidate("flat", &fake{}))
+	noErrors(t, j.each(t, 2, func(s *rank.Session) error {
+		g := s.World()
+		if err := sumOf(g, 1); err != nil {
+			return err
+		}
+		if g.Rank() == 1 {
+			return errors.Join(g.Barrier(t.Context()), sumIsRight(g, 4)) // comes late, so that rank 0's first call is still in progress
+		}
+		calls := make(chan error, 2)
+		for range 2 {
+			go func() { calls <- sumIsRight(g, 4) }()
+		}
+		if err := <-calls; err == nil || !strings.Contains(err.Error(), "one at a time") { // the other cannot end before rank 1 comes
+			return fmt.Errorf("second call: %v", err)
+		}
+		if err := g.Close(); err == nil || !strings.Contains(err.Error(), "in progress") {
+			return fmt.Errorf("close during a call: %v", err)
+		}
+		return errors.Join(g.Barrier(t.Context()), <-calls)
+	}))
+}
+
+func TestRankThatEndsEarly(t *testing.T) {
+	j := startAgent(t, 3, nil, candidate("flat", &fake{}))
+	errs := j.each(t, 3, func(s *rank.Session) error {
+		if err := sumOf(s.World(), 8); err != nil {
+			return err
+		}
+		if s.World().Rank() == 1 {
+			return nil
+		}
+		return sumOf(s.World(), 8)
+	})
+	if errs[1] != nil {
+		t.Errorf("rank 1: %s", errs[1])
+	}
+	wantErrors(t, []error{errs[0], errs[2]}, "rank 1 has left the group")
+}
+
+func TestRankThatNeverJoins(t *testing.T) {
+	j := startAgent(t, 3, func(o *agent.Options) { o.JoinDeadline = 50 * time.Millisecond })
+	errs := make([]error, 2)
+	var wg sync.WaitGroup
+	for r := range errs {
+		wg.Go(func() {
+			_, errs[r] = rank.Join(t.Context(), rank.Options{Socket: j.agent.Socket(), Rank: r, WorldSize: 3})
+		})
+	}
+	wg.Wait()
+	wantErrors(t, errs, "2 of 3 ranks asked to join: rank 2 did not within 50ms")
+}
+
+func TestRankThatNeverCalls(t *testing.T) {
+	for _, decided := range []bool{true, false} {
+		t.Run(fmt.Sprintf("decided %t", decided), func(t *testing.T) {
+			j := startAgent(t, 3, func(o *agent.Options) { o.CallDeadline = 200 * time.Millisecond }, candidate("flat", &fake{}))
+			done := make(chan struct{})
+			var waiting sync.WaitGroup
+			waiting.Add(2)
+			go func() { waiting.Wait(); close(done) }()
+			errs := j.each(t, 3, func(s *rank.Session) error {
+				if decided {
+					if err := sumOf(s.World(), 8); err != nil {
+						return err
+					}
+				}
+				if s.World().Rank() == 2 {
+					<-done
+					return nil
+				}
+				defer waiting.Done()
+				return sumOf(s.World(), 8)
+			})
+			wantErrors(t, errs[:2], "rank 2", "200ms")
+		})
+	}
+}
+
+func TestJoinRefusals(t *testing.T) {
+	j := startAgent(t, 2, nil)
+	for words, o := range map[string]rank.Options{
+		"serves 2 ranks, not 3":     {Rank: 0, WorldSize: 3},
+		"rank 2 of 2 does not":      {Rank: 2, WorldSize: 2},
+		"no agent answers":          {Rank: 0, WorldSize: 2, Socket: "/nowhere/agent.sock"},
+		rank.EnvRank + `="" is not`: {},
+	} {
+		if o.Socket == "" {
+			o.Socket = j.agent.Socket()
+		}
+		if _, err := rank.Join(t.Context(), o); err == nil || !strings.Contains(err.Error(), words) {
+			t.Errorf("join with %+v: %v, want an error with %q", o, err, words)
+		}
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if _, err := rank.Join(ctx, rank.Options{Socket: j.agent.Socket(), Rank: 0, WorldSize: 2}); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("a join that nobody completes: %v", err)
+	}
+}
+
+func TestJobsOneAfterAnother(t *testing.T) {
+	j := startAgent(t, 2, nil, candidate("flat", &fake{}))
+	for range 3 {
+		noErrors(t, j.each(t, 2, func(s *rank.Session) error { return sumIsRight(s.World(), 9) }))
+	}
+}
+
+func TestAgentThatEnds(t *testing.T) {
+	j := startAgent(t, 2, nil, candidate("flat", &fake{}))
+	errs := j.each(t, 2, func(s *rank.Session) error {
+		g := s.World()
+		if err := errors.Join(sumIsRight(g, 9), g.Barrier(t.Context())); err != nil {
+			return err
+		}
+		if err := j.agent.Close(); err != nil {
+			return err
+		}
+		if err := sumIsRight(g, 9); err != nil { // what is decided needs no agent
+			return fmt.Errorf("a decided call without the agent: %w", err)
+		}
+		b := make([]int8, 4)
+		return rank.AllReduce(g, b, b, collective.Max)
+	})
+	wantErrors(t, errs, "decide host int8 max eager", "the agent")
+}
