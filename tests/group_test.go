@@ -83,7 +83,7 @@ type job struct {
 	decided []agent.Resolved
 }
 
-func startAgent(t *testing.T, world int, change func(*agent.Options), candidates ...dispatch.Candidate) *job {
+func startAgent(t testing.TB, world int, change func(*agent.Options), candidates ...dispatch.Candidate) *job {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "weir-test") // t.TempDir's path may be too long for a socket
 	if err != nil {
@@ -112,7 +112,7 @@ func startAgent(t *testing.T, world int, change func(*agent.Options), candidates
 }
 
 // each runs f as every rank at once and returns each rank's error.
-func (j *job) each(t *testing.T, world int, f func(s *rank.Session) error) []error {
+func (j *job) each(t testing.TB, world int, f func(s *rank.Session) error) []error {
 	t.Helper()
 	errs := make([]error, world)
 	var wg sync.WaitGroup
@@ -133,7 +133,7 @@ func (j *job) each(t *testing.T, world int, f func(s *rank.Session) error) []err
 	return errs
 }
 
-func noErrors(t *testing.T, errs []error) {
+func noErrors(t testing.TB, errs []error) {
 	t.Helper()
 	for r, err := range errs {
 		if err != nil {

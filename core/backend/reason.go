@@ -69,7 +69,7 @@ var codes = map[Code]string{
 	LibMissing:       "a library was not found",
 	SymbolMissing:    "a library lacks a function",
 	Version:          "a library or driver is too old, or ranks have different versions",
-	InitFailed:       "a rank could not prepare the plan",
+	InitFailed:       "a driver or library did not start, or a rank could not prepare the plan",
 	SelfTestFailed:   "the plan gave a wrong sum or did not finish when it was tried",
 	PeerDeclined:     "another rank declined",
 	DisabledByUser:   "the configuration disables the backend",

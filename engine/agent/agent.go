@@ -12,6 +12,8 @@ import (
 	"sync"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
+
 	"github.com/weir-project/weir/core/dispatch"
 	"github.com/weir-project/weir/core/topology"
 	"github.com/weir-project/weir/engine/telemetry"
@@ -35,7 +37,8 @@ type Options struct {
 	SelfTestDeadline time.Duration
 
 	Tracer  telemetry.Tracer
-	Meter   *telemetry.Meter // optional
+	Parent  trace.SpanContext // optional; of every resolution's trace
+	Meter   *telemetry.Meter  // optional
 	Logger  *slog.Logger
 	Decided func(Resolved) // optional; called with every outcome, one at a time
 }
@@ -116,6 +119,10 @@ func (a *Agent) Close() error {
 	a.mu.Unlock()
 	err := a.listener.Close() // removes the socket
 	a.wg.Wait()
+	for _, g := range a.liveGroups() {
+		a.keepGroup(g, false)
+		g.retire()
+	}
 	return err
 }
 
@@ -199,4 +206,6 @@ func (a *Agent) decided(r Resolved) {
 }
 
 // background is the context of work for a job, which outlives the message that started it.
-func (a *Agent) background() context.Context { return context.Background() }
+func (a *Agent) background() context.Context {
+	return trace.ContextWithRemoteSpanContext(context.Background(), a.opts.Parent)
+}

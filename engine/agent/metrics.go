@@ -40,13 +40,12 @@ func (a *Agent) collect() {
 		<-a.done
 		return
 	}
-	stop, err := a.opts.Meter.RegisterSource(a.readings)
-	if err != nil {
+	// Not unregistered: the last collection comes when telemetry is shut down, after the agent has closed.
+	if _, err := a.opts.Meter.RegisterSource(a.readings); err != nil {
 		a.opts.Logger.Error("no metrics of calls", "error", err)
 		<-a.done
 		return
 	}
-	defer func() { _ = stop() }()
 	tick := time.NewTicker(sampleEvery)
 	defer tick.Stop()
 	for {

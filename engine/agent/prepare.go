@@ -1,7 +1,6 @@
 package agent
 
 import (
-	"context"
 	"crypto/sha256"
 	"fmt"
 	"os"
@@ -240,7 +239,7 @@ func (j *job) stepDone(m *member, id uint64, done *rankv1.StepDone) {
 // release tells a backend that a group has ended.
 func (a *Agent) release(c dispatch.Candidate, group string) {
 	a.wg.Go(func() {
-		if err := c.Backend.Release(context.Background(), group); err != nil {
+		if err := c.Backend.Release(a.background(), group); err != nil {
 			a.opts.Logger.Warn("release", "group", group, "backend", c.Info.Name, "error", err)
 		}
 	})

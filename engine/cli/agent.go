@@ -30,7 +30,7 @@ func (a *app) listen(e *engine, ranks int, quiet bool) (*agent.Agent, error) {
 		Deterministic: cfg.Group.Deterministic, MaxShared: int64(cfg.Shared.MaxBytes),
 		JoinDeadline: cfg.Group.JoinDeadline, CallDeadline: cfg.Group.Deadline,
 		PrepareDeadline: cfg.Deadlines.Prepare, SelfTestDeadline: cfg.Deadlines.SelfTest,
-		Tracer: telemetry.NewTracer(e.telemetry.TracerProvider), Logger: e.logger,
+		Tracer: telemetry.NewTracer(e.telemetry.TracerProvider), Parent: e.parent, Logger: e.logger,
 	}
 	if e.telemetry.Enabled() {
 		opts.Meter = meter

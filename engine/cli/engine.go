@@ -5,10 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"path/filepath"
+	"slices"
+	"strings"
 	"time"
 
+	"github.com/samber/lo"
 	"github.com/spf13/cobra"
+	"go.opentelemetry.io/contrib/propagators/envcar"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/weir-project/weir/core/collective"
 	"github.com/weir-project/weir/core/dispatch"
@@ -28,6 +32,7 @@ type engine struct {
 	topology  topology.Graph
 	host      *pluginhost.Host
 	policy    dispatch.Policy
+	parent    trace.SpanContext // of every trace; invalid if there is none
 
 	folder *launch.Folder
 	reaper *launch.Reaper
@@ -53,21 +58,28 @@ func (a *app) open(c *cobra.Command) (e *engine, err error) {
 	if e.reaper, err = launch.StartReaper(a.exe, []string{reapCommand, e.folder.Path}); err != nil {
 		return e, err
 	}
-	e.telemetry, err = telemetry.Setup(ctx, telemetry.Settings{
+	settings := telemetry.Settings{
 		Traces: cfg.Telemetry.Traces, Metrics: cfg.Telemetry.Metrics, Endpoint: cfg.Telemetry.Endpoint,
 		ServiceName: cfg.Telemetry.ServiceName, ServiceVersion: Version,
-	})
-	if err != nil {
+	}
+	if e.telemetry, err = telemetry.Setup(ctx, settings); err != nil {
 		return e, usageError{fmt.Errorf("telemetry: %w", err)}
 	}
-	specs, err := pluginSpecs(cfg)
+	// What started weir may be part of a trace: TRACEPARENT.
+	ctx = e.telemetry.Propagator.Extract(ctx, &envcar.Carrier{})
+	e.parent = trace.SpanContextFromContext(ctx)
+	specs, err := pluginSpecs(cfg, settings.Variables())
 	if err != nil {
 		return e, usageError{err}
 	}
-	e.host, err = pluginhost.Start(ctx, specs, pluginhost.Options{
+	opts := pluginhost.Options{
 		Dir: e.folder.Path, StartTimeout: cfg.Deadlines.Start, CallTimeout: cfg.Deadlines.Call, Logger: e.logger,
-		OnStart: e.reaper.Track, TracerProvider: e.telemetry.TracerProvider,
-	})
+		OnStart: e.reaper.Track,
+	}
+	if e.telemetry.Enabled() {
+		opts.TracerProvider = e.telemetry.TracerProvider
+	}
+	e.host, err = pluginhost.Start(ctx, specs, opts)
 	if err != nil {
 		if ctx.Err() != nil {
 			return e, context.Cause(ctx)
@@ -123,7 +135,9 @@ func policy(c config.Cascade) dispatch.Policy {
 }
 
 // pluginSpecs are the plugins to start: those of the plugin folder and those configured by path.
-func pluginSpecs(cfg config.Config) ([]pluginhost.Spec, error) {
+//
+// env is added to the environment of each; what is configured for one wins.
+func pluginSpecs(cfg config.Config, env map[string]string) ([]pluginhost.Spec, error) {
 	var specs []pluginhost.Spec
 	if cfg.PluginDir != "" {
 		found, err := pluginhost.Discover(cfg.PluginDir)
@@ -137,13 +151,16 @@ func pluginSpecs(cfg config.Config) ([]pluginhost.Spec, error) {
 		}
 	}
 	for name, p := range cfg.Plugins {
-		if p.Disabled {
-			continue
+		if !p.Disabled {
+			specs = append(specs, pluginhost.Spec{
+				Name: name, Path: p.Path, SHA256: p.SHA256, Insecure: !p.TLS, Env: p.Env, Settings: p.Settings,
+			})
 		}
-		specs = append(specs, pluginhost.Spec{
-			Name: name, Path: filepath.Clean(p.Path), SHA256: p.SHA256, Insecure: !p.TLS, Env: p.Env, Settings: p.Settings,
-		})
 	}
+	for i, s := range specs {
+		specs[i].Env = lo.Assign(env, s.Env)
+	}
+	slices.SortFunc(specs, func(a, b pluginhost.Spec) int { return strings.Compare(a.Name, b.Name) })
 	return specs, nil
 }
 

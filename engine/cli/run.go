@@ -2,6 +2,7 @@ package cli
 
 import (
 	"fmt"
+	"os/exec"
 	"slices"
 	"strings"
 
@@ -36,6 +37,9 @@ empty. When a rank fails the others are stopped. When weir ends, however it ends
 		RunE: func(c *cobra.Command, args []string) (err error) {
 			if ranks < 1 {
 				return usageError{fmt.Errorf("--ranks: %d ranks; give the number of ranks, such as -n 8", ranks)}
+			}
+			if _, err := exec.LookPath(args[0]); err != nil {
+				return usageError{fmt.Errorf("there is no program %q to run: %w", args[0], err)}
 			}
 			e, err := a.open(c)
 			if err != nil {

@@ -10,6 +10,8 @@ import (
 
 	"github.com/knadh/koanf/providers/env/v2"
 	"go.yaml.in/yaml/v3"
+
+	"github.com/weir-project/weir/sdk/proto/rankv1"
 )
 
 // prefix begins every variable that is configuration.
@@ -17,9 +19,9 @@ const prefix = "WEIR_"
 
 // The variables that begin like configuration and are not: the loader ignores them.
 const (
-	AgentSocketVariable = "WEIR_AGENT_SOCKET" // ranks receive it: path of the agent's socket
-	RankVariable        = "WEIR_RANK"         // ranks receive it: their rank
-	WorldSizeVariable   = "WEIR_WORLD_SIZE"   // ranks receive it: the number of ranks
+	AgentSocketVariable = rankv1.EnvSocket    // ranks receive it: path of the agent's socket
+	RankVariable        = rankv1.EnvRank      // ranks receive it: their rank
+	WorldSizeVariable   = rankv1.EnvWorldSize // ranks receive it: the number of ranks
 	RequireVariable     = "WEIR_REQUIRE"      // tests read it: what must not be skipped
 )
 

@@ -179,3 +179,20 @@ func unknownExporter(sig signal, name string, known ...string) error {
 	}
 	return fmt.Errorf("unknown exporter %q in %s, want one of %s", name, where, strings.Join(known, ", "))
 }
+
+// Variables are what makes a child process send its traces where this one does, for what the settings decide and the
+// environment, which a child inherits, does not. Empty if nobody asks for traces.
+func (s Settings) Variables() map[string]string {
+	name := traces.exporter(s.Traces, s.Endpoint)
+	if name == exporterNone {
+		return nil
+	}
+	vars := map[string]string{traces.exporterVariable(): name}
+	if name == exporterOTLP {
+		vars["OTEL_EXPORTER_OTLP_TRACES_PROTOCOL"] = cmp.Or(traces.otlp("PROTOCOL"), s.Protocol, s.usualProtocol(traces))
+		if s.Endpoint != "" && traces.otlp("ENDPOINT") == "" {
+			vars["OTEL_EXPORTER_OTLP_ENDPOINT"] = s.Endpoint
+		}
+	}
+	return vars
+}

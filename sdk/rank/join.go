@@ -16,9 +16,9 @@ import (
 // The variables by which `weir run` tells a rank who it is. A program that is started otherwise sets them itself or
 // fills Options.
 const (
-	EnvSocket    = "WEIR_AGENT_SOCKET" // path of the agent's socket
-	EnvRank      = "WEIR_RANK"         // from 0
-	EnvWorldSize = "WEIR_WORLD_SIZE"   // number of ranks
+	EnvSocket    = rankv1.EnvSocket    // path of the agent's socket
+	EnvRank      = rankv1.EnvRank      // from 0
+	EnvWorldSize = rankv1.EnvWorldSize // number of ranks
 )
 
 // Options say where to join and as what. The zero value takes everything from the environment.

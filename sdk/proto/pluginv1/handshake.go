@@ -1,3 +1,4 @@
+// Package pluginv1 is the contract between engine and plugin: the gRPC service, and adapters that make a remote plugin look like a local one.
 package pluginv1
 
 // What engine and plugin agree on before the first call, in the terms of go-plugin. The cookie keeps a person who

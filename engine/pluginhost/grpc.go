@@ -1,0 +1,49 @@
+package pluginhost
+
+import (
+	"context"
+	"errors"
+
+	goplugin "github.com/hashicorp/go-plugin"
+	"go.opentelemetry.io/contrib/instrumentation/google.golang.org/grpc/otelgrpc"
+	"go.opentelemetry.io/contrib/instrumentation/google.golang.org/grpc/otelgrpc/filters"
+	"go.opentelemetry.io/otel/propagation"
+	"go.opentelemetry.io/otel/trace"
+	"google.golang.org/grpc"
+
+	"github.com/weir-project/weir/sdk/proto/pluginv1"
+)
+
+// grpcPlugin is the client half of go-plugin's idea of a plugin.
+type grpcPlugin struct {
+	goplugin.NetRPCUnsupportedPlugin
+}
+
+func (grpcPlugin) GRPCServer(*goplugin.GRPCBroker, *grpc.Server) error {
+	return errors.New("the engine serves no backends")
+}
+
+func (grpcPlugin) GRPCClient(_ context.Context, _ *goplugin.GRPCBroker, conn *grpc.ClientConn) (any, error) {
+	return pluginv1.NewPluginServiceClient(conn), nil
+}
+
+// maxAnswer is the largest message a plugin may send; a kernel plan's image is the largest thing it has to.
+const maxAnswer = 128 << 20
+
+// dialOptions leave go-plugin's own streams out of the trace: their spans would last as long as the plugin.
+func dialOptions(tracer trace.TracerProvider) []grpc.DialOption {
+	opts := []grpc.DialOption{
+		grpc.WithIdleTimeout(0), // an idle connection that is closed would look like a plugin that is gone
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxAnswer)),
+	}
+	if tracer == nil {
+		return opts
+	}
+	return append(opts, grpc.WithStatsHandler(otelgrpc.NewClientHandler(
+		otelgrpc.WithTracerProvider(tracer),
+		otelgrpc.WithPropagators(propagation.NewCompositeTextMapPropagator(propagation.TraceContext{}, propagation.Baggage{})),
+		otelgrpc.WithFilter(filters.All(filters.Not(filters.HealthCheck()), filters.Not(filters.ServicePrefix("plugin.")))),
+	)))
+}
+
+var _ goplugin.GRPCPlugin = grpcPlugin{}

@@ -1,0 +1,185 @@
+// Package pluginhost starts plugins, checks what they are, keeps them in hand and stops them.
+package pluginhost
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/samber/lo"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/weir-project/weir/core/backend"
+	"github.com/weir-project/weir/core/dispatch"
+	"github.com/weir-project/weir/sdk/proto/pluginv1"
+)
+
+// Spec is a plugin to start.
+type Spec struct {
+	Name     string            // as the configuration calls it; "" for the name of the file
+	Path     string            // of the executable
+	SHA256   string            // that the file must have, in hexadecimal; "" for any
+	Insecure bool              // no TLS on the socket, for plugins whose language makes it hard
+	Env      map[string]string // beside the variables that every plugin gets
+	Settings map[string]any
+}
+
+// Options are the same for all plugins of a host.
+type Options struct {
+	Dir          string        // an existing folder of mode 0700 for sockets; its path is short
+	StartTimeout time.Duration // until a plugin has described itself; 0 for 10 s
+	CallTimeout  time.Duration // of every later call; 0 for 5 s
+	Logger       *slog.Logger  // nil for slog's default
+
+	// OnStart is called with the process group of a plugin right after its process has started; it may be nil.
+	OnStart func(pgid int)
+
+	TracerProvider trace.TracerProvider // nil for no spans of calls and no trace context
+}
+
+// Host holds running plugins. Its methods may be called concurrently.
+type Host struct {
+	running []*running
+	close   sync.Once
+}
+
+// Status is what is known of one plugin.
+type Status struct {
+	Name          string // in the configuration
+	Version       string // as it advertises
+	Path          string // resolved: no symbolic links
+	SHA256        string // of the file
+	PID           int    // also its process group
+	Started       time.Time
+	StartDuration time.Duration // until it had described itself, or failed to
+	Err           error         // why it does not serve, or nil
+	Backends      []backend.Info
+}
+
+// Start starts all plugins at once and waits until each has described itself. A plugin that hangs or crashes is no
+// error: its candidates carry the fault. The error is one line for the person who can mend it, and nothing is left
+// running then.
+func Start(ctx context.Context, specs []Spec, opts Options) (*Host, error) {
+	opts.StartTimeout = cmp.Or(opts.StartTimeout, 10*time.Second)
+	opts.CallTimeout = cmp.Or(opts.CallTimeout, 5*time.Second)
+	opts.Logger = cmp.Or(opts.Logger, slog.Default())
+	if err := checkDir(opts.Dir); err != nil {
+		return nil, err
+	}
+	binaries, err := checkAll(specs)
+	if err != nil {
+		return nil, err
+	}
+	h := &Host{running: make([]*running, len(binaries))}
+	if err := h.startAll(ctx, binaries, opts); err != nil {
+		h.Close()
+		return nil, err
+	}
+	if err := h.checkNames(); err != nil {
+		h.Close()
+		return nil, err
+	}
+	return h, nil
+}
+
+// startAll returns the error of the plugin that failed first; the others are given up then.
+func (h *Host) startAll(parent context.Context, binaries []binary, opts Options) error {
+	ctx, cancel := context.WithCancelCause(parent)
+	defer cancel(nil)
+	var wg sync.WaitGroup
+	for i, b := range binaries {
+		wg.Go(func() {
+			r, err := launch(ctx, b, opts)
+			h.running[i] = r
+			if err != nil {
+				cancel(fmt.Errorf("plugin %s: %w", b.spec.Name, err))
+			}
+		})
+	}
+	wg.Wait()
+	if err := context.Cause(ctx); err != nil && parent.Err() != nil {
+		return fmt.Errorf("start plugins: %w", err)
+	}
+	return context.Cause(ctx)
+}
+
+// checkNames refuses what two plugins both offer.
+func (h *Host) checkNames() error {
+	plugins, backends := map[string]string{}, map[string]string{}
+	for _, r := range h.running {
+		if r.fault != nil {
+			continue
+		}
+		if other, twice := plugins[r.offer.Name]; twice {
+			return fmt.Errorf("plugin %s: %s and %s are the same plugin %q: keep one", r.name, r.path, other, r.offer.Name)
+		}
+		plugins[r.offer.Name] = r.path
+		for _, info := range r.offer.Backends {
+			if other, twice := backends[info.Name]; twice {
+				return fmt.Errorf("plugin %s: backend %q is also offered by plugin %s: keep one of the plugins", r.name, info.Name, other)
+			}
+			backends[info.Name] = r.name
+		}
+	}
+	return nil
+}
+
+// Candidates are the backends of all plugins in the order of the specs. A plugin that did not come up is one candidate
+// of the plugin's name, with its fault.
+func (h *Host) Candidates() []dispatch.Candidate {
+	return lo.FlatMap(h.running, func(r *running, _ int) []dispatch.Candidate {
+		if r.fault != nil {
+			return []dispatch.Candidate{{Plugin: r.name, Info: backend.Info{Name: r.name}, Fault: r.fault}}
+		}
+		return lo.Map(r.offer.Backends, func(info backend.Info, _ int) dispatch.Candidate {
+			remote := pluginv1.NewRemote(r.service, info, pluginv1.RemoteOptions{Timeout: r.opts.CallTimeout, Life: r.life})
+			return dispatch.Candidate{Plugin: r.name, Info: info, Backend: remote}
+		})
+	})
+}
+
+// Plugins is the status of each plugin, in the order of the specs.
+func (h *Host) Plugins() []Status {
+	return lo.Map(h.running, func(r *running, _ int) Status { return r.status() })
+}
+
+// closeTime is how long all plugins together may take to stop before they are killed.
+const closeTime = 5 * time.Second
+
+// Close stops the plugins, the last one first, and returns when their processes and everything those started are gone.
+func (h *Host) Close() {
+	h.close.Do(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), closeTime)
+		defer cancel()
+		for _, r := range slices.Backward(h.running) {
+			r.stop(ctx)
+		}
+	})
+}
+
+// checkDir makes sure that plugins can make sockets that nobody else reaches.
+func checkDir(dir string) error {
+	info, err := os.Stat(dir)
+	switch {
+	case err != nil:
+		return fmt.Errorf("folder for plugin sockets: %w", err)
+	case !info.IsDir():
+		return fmt.Errorf("folder for plugin sockets: %s is not a folder", dir)
+	case info.Mode().Perm()&0o077 != 0:
+		return fmt.Errorf("folder for plugin sockets: %s has mode %#o, want 0700", dir, info.Mode().Perm())
+	}
+	// The system allows 107 bytes; go-plugin adds "/plugin-dir" and "/plugin" with up to ten digits each.
+	const longest = 107 - len("/plugin-dir") - len("/plugin") - 2*10
+	if len(dir) > longest {
+		return fmt.Errorf("folder for plugin sockets: the path %s has %d bytes, a socket's allows %d: use a shorter TMPDIR or XDG_RUNTIME_DIR", dir, len(dir), longest)
+	}
+	return nil
+}
+
+var errStopped = errors.New("the plugin was stopped")

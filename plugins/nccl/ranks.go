@@ -1,0 +1,51 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/samber/lo"
+
+	"github.com/weir-project/weir/core/backend"
+	"github.com/weir-project/weir/core/collective"
+	"github.com/weir-project/weir/sdk/native/nccl"
+)
+
+// ownCopy is the library that ranks of the group loaded themselves, which is preferred to any other; zero if none has
+// or the settings name one. The verdict is Accept unless the copies cannot work together.
+func (l *library) ownCopy(g collective.Group) (collective.Library, backend.Verdict) {
+	accept := backend.Accepted(backend.AllBytes()...)
+	if l.settings.Library != "" {
+		return collective.Library{}, accept
+	}
+	var own collective.Library
+	first := backend.AnyRank
+	for rank, r := range g.Ranks {
+		copy, found := lo.Find(r.Libraries, func(lib collective.Library) bool { return lib.Name == "nccl" })
+		switch {
+		case !found:
+			continue
+		case tooOld(copy.Version):
+			return own, backend.Declined(backend.Reason{
+				Code: backend.Version, Rank: rank, Observed: "nccl " + copy.Version, Required: nccl.OldestVersion + " or newer", Text: copy.Path,
+			})
+		case first == backend.AnyRank:
+			own, first = copy, rank
+		case copy.Version == own.Version && (copy.Version != "" || copy.Path == own.Path):
+		case copy.Version == "" || own.Version == "":
+			return own, backend.Verdict{Kind: backend.Unknown, Reasons: []backend.Reason{{
+				Code: backend.ProbeUnavailable, Rank: lo.Ternary(copy.Version == "", rank, first),
+				Observed: "version of the rank's nccl unknown", Required: "one version in all ranks",
+			}}}
+		default:
+			return own, backend.Declined(backend.Reason{
+				Code: backend.Version, Rank: rank, Observed: "nccl " + copy.Version,
+				Required: fmt.Sprintf("%s as on rank %d", own.Version, first), Text: copy.Path,
+			})
+		}
+	}
+	return own, accept
+}
+
+func tooOld(version string) bool {
+	return version != "" && backend.CompareVersions(version, nccl.OldestVersion) < 0
+}

@@ -1,0 +1,83 @@
+package main
+
+import (
+	"context"
+
+	"github.com/samber/lo"
+
+	"github.com/weir-project/weir/core/backend"
+	"github.com/weir-project/weir/core/plan"
+	"github.com/weir-project/weir/core/schedule"
+)
+
+// flat is the schedule for small messages: every rank puts its data into its slot and adds up all slots by itself. The
+// ranks wait once, but each reads the data of all.
+type flat struct{ stateless }
+
+// Info says up to which size one wait less is worth more than the additional reading.
+func (flat) Info() backend.Info {
+	q := onHost(1)
+	q.Windows = lo.Map(lo.RangeFrom(1, maxWorld), func(world, _ int) backend.Window {
+		return backend.Window{
+			WorldSize: world, Range: backend.Range{Min: 1, Max: flatLimit(world)}, Unmeasured: world > mostMeasured,
+		}
+	})
+	return backend.Info{
+		Name:         "shm-flat",
+		Description:  "shared memory, every rank reduces the whole message: small messages on one host",
+		Kind:         plan.ScheduleKind,
+		Priority:     110, // before shm-twoshot, which serves the rest
+		Requirements: q,
+	}
+}
+
+// flatLimits are the byte counts up to which flat is as fast as two-shot or faster, by the most ranks that they hold for.
+// Measured with this package's benchmarks, float32, a core for every rank, on 16 cores of a Sapphire Rapids; for more
+// ranks it is a guess. They depend on how fast a rank adds up, so measure again when that changes.
+var flatLimits = []flatLimitRow{
+	{1, backend.NoLimit}, // nobody to wait for: a copy
+	{4, 512},
+	{8, 256},
+	{maxWorld, 128},
+}
+
+// mostMeasured is the largest world size that flatLimits were measured with.
+const mostMeasured = 12
+
+type flatLimitRow struct {
+	world int
+	bytes int64
+}
+
+func flatLimit(world int) int64 {
+	row, _ := lo.Find(flatLimits, func(r flatLimitRow) bool { return world <= r.world })
+	return row.bytes
+}
+
+// flatTile holds the largest message of any world size of two or more, so that there is always one tile. It is larger
+// than the limits need so that the benchmarks can look beyond them.
+const flatTile = 64 << 10
+
+// Plan does not depend on the sizes.
+func (flat) Plan(_ context.Context, req backend.Request, _ []backend.Range) (plan.Plan, error) {
+	return flatSchedule(req.Group.WorldSize(), flatTile), nil
+}
+
+// flatSchedule is right with two copies of each slot: a rank writes tile t+2 over tile t only after it has had every
+// rank's signal for t+1, which a rank gives after it has read tile t.
+func flatSchedule(world int, tileBytes int64) *plan.Schedule {
+	if world == 1 {
+		return schedule.Build(1, schedule.Shape{TileBytes: tileBytes, Buffers: 1, Chunks: 1}, func(r *schedule.Rank) {
+			r.CopyFinal(schedule.Out(), schedule.In(), plan.AllChunks)
+		})
+	}
+	shape := schedule.Shape{TileBytes: tileBytes, Buffers: 2, Slots: 1, Signals: 1, Chunks: 1}
+	return schedule.Build(world, shape, func(r *schedule.Rank) {
+		r.Copy(schedule.Slot(r.Rank, 0), schedule.In(), plan.AllChunks)
+		r.Signal(0)
+		r.WaitAll(0)
+		r.ReduceFinal(schedule.Out(), r.Slots(0), plan.AllChunks)
+	})
+}
+
+var _ backend.Backend = flat{}

@@ -1,0 +1,167 @@
+package backendtest
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"unsafe"
+
+	"github.com/samber/lo"
+
+	"github.com/weir-project/weir/core/backend"
+	"github.com/weir-project/weir/core/collective"
+	"github.com/weir-project/weir/core/plan"
+	"github.com/weir-project/weir/sdk/internal/exec"
+)
+
+// scheduleOf is the plan of a request, if it is a schedule.
+func (s *suite) scheduleOf(req backend.Request) (*plan.Schedule, []backend.Range, error) {
+	p, ranges, err := s.plan(req)
+	if err != nil {
+		return nil, nil, err
+	}
+	schedule, ok := p.(*plan.Schedule)
+	if !ok {
+		return nil, nil, fmt.Errorf("%s: no schedule to run", describe(req))
+	}
+	return schedule, ranges, nil
+}
+
+// resultsAreExact runs every type and op, in place and out of place; with many ranks every third of their pairs.
+//
+// Most runs shorten the plan's tile, so that messages of a few KiB have several tiles: a schedule is right for every
+// length of tile or for none. Two classes run with the tile as it is.
+func (s *suite) resultsAreExact() error {
+	if s.info.Kind != plan.ScheduleKind {
+		return notApplicable("only schedules are run, this backend's plan is a " + string(s.info.Kind))
+	}
+	for _, world := range s.worlds() {
+		for i, req := range s.requestsOf(world) {
+			if world > 5 && i%3 != 0 {
+				continue // many ranks on few cores take a while
+			}
+			p, ranges, err := s.scheduleOf(req)
+			if err != nil {
+				return err
+			}
+			if err := s.exact(shortTiles(p), req, ranges); err != nil {
+				return err
+			}
+			whole := req.Class.DataType == collective.Float32 && req.Class.Op == collective.Sum ||
+				req.Class.DataType == collective.BFloat16 && req.Class.Op == collective.Avg
+			if whole && world <= 5 {
+				if err := s.exact(p, req, ranges); err != nil {
+					return err
+				}
+			}
+		}
+	}
+	return nil
+}
+
+// shortTiles is the schedule with tiles of a few cache lines for each chunk.
+func shortTiles(p *plan.Schedule) *plan.Schedule {
+	short := *p
+	short.TileBytes = min(p.TileBytes, max(256, 128*int64(p.Chunks)))
+	return &short
+}
+
+func (s *suite) exact(p *plan.Schedule, req backend.Request, ranges []backend.Range) error {
+	world := req.Group.WorldSize()
+	limit := min(1<<20, int64(p.Buffers+2)*p.TileBytes)
+	sizes := exec.TestSizes(req.Class.DataType, ranges, []int64{p.TileBytes}, limit)
+	g, err := newTeam(p, s.deadline)
+	if err != nil {
+		return fmt.Errorf("%s: %w", describe(req), err)
+	}
+	err = g.each(func(rank int, run func(exec.Call) error) error {
+		return exec.SelfTestSizes(unevenly(rank, run), rank, world, req.Class, sizes)
+	})
+	if err != nil {
+		return fmt.Errorf("%s, tiles of %d bytes: %w", describe(req), p.TileBytes, err)
+	}
+	return nil
+}
+
+// bitsAreTheSame: a backend that promises determinism gives the same bits on every rank and in every run, on numbers
+// whose sum depends on the order of addition.
+func (s *suite) bitsAreTheSame() error {
+	switch {
+	case s.info.Kind != plan.ScheduleKind:
+		return notApplicable("only schedules are run")
+	case !s.info.Requirements.Deterministic:
+		return notApplicable("the backend does not promise the same bits")
+	}
+	for _, world := range lo.Filter(s.worlds(), func(n, _ int) bool { return n <= 8 }) {
+		for _, req := range s.requestsOf(world) {
+			if !req.Class.DataType.Float() || req.Class.Op == collective.Min || req.Class.Op == collective.Max {
+				continue
+			}
+			p, ranges, err := s.scheduleOf(req)
+			if err != nil {
+				return err
+			}
+			if err := s.sameBits(shortTiles(p), req, ranges); err != nil {
+				return fmt.Errorf("%s: %w", describe(req), err)
+			}
+		}
+	}
+	return nil
+}
+
+func (s *suite) sameBits(p *plan.Schedule, req backend.Request, ranges []backend.Range) error {
+	sizes := exec.TestSizes(req.Class.DataType, ranges, []int64{p.TileBytes}, 4*p.TileBytes)
+	if len(sizes) == 0 {
+		return nil
+	}
+	n := sizes[len(sizes)-1]
+	g, err := newTeam(p, s.deadline)
+	if err != nil {
+		return err
+	}
+	var first []byte
+	for range 3 {
+		outputs := make([][]byte, len(g.ranks))
+		err := g.each(func(rank int, run func(exec.Call) error) error {
+			src := randomFloats(req.Class.DataType, n, uint64(rank))
+			outputs[rank] = randomFloats(req.Class.DataType, n, 0)
+			return unevenly(rank, run)(exec.Call{
+				Class: req.Class, Dst: unsafe.Pointer(&outputs[rank][0]), Src: unsafe.Pointer(&src[0]), Bytes: n,
+			})
+		})
+		if err != nil {
+			return err
+		}
+		if first == nil {
+			first = outputs[0]
+		}
+		for rank, out := range outputs {
+			if !bytes.Equal(out, first) {
+				return fmt.Errorf("promises the same bits, but rank %d got others than rank 0 in the first run", rank)
+			}
+		}
+	}
+	return nil
+}
+
+// randomFloats are numbers of either sign between 2^-4 and 2^4.
+func randomFloats(dt collective.DataType, bytes int64, seed uint64) []byte {
+	rng := rand.New(rand.NewPCG(seed, 1))
+	words := make([]uint64, bytes/8+1)
+	buf := unsafe.Slice((*byte)(unsafe.Pointer(&words[0])), bytes)
+	for i := range int(bytes) / dt.Size() {
+		v := (rng.Float64() - 0.5) * float64(int(1)<<rng.IntN(6))
+		at := unsafe.Pointer(&buf[i*dt.Size()])
+		switch dt {
+		case collective.Float64:
+			*(*float64)(at) = v
+		case collective.Float16:
+			*(*collective.F16)(at) = collective.NewF16(float32(v))
+		case collective.BFloat16:
+			*(*collective.BF16)(at) = collective.NewBF16(float32(v))
+		default:
+			*(*float32)(at) = float32(v)
+		}
+	}
+	return buf
+}

@@ -1,0 +1,227 @@
+// Package exec runs the plans of accepted backends inside a rank.
+package exec
+
+import (
+	"fmt"
+	"sync/atomic"
+	"time"
+	"unsafe"
+
+	"github.com/weir-project/weir/core/collective"
+	"github.com/weir-project/weir/core/plan"
+)
+
+// Call is one all-reduce as a rank makes it.
+type Call struct {
+	Class    collective.Class
+	Dst, Src unsafe.Pointer // of Bytes bytes each, aligned to the element: the same address, or no overlap
+	Bytes    int64          // the same on every rank; with 0 the ranks only wait for each other
+	Number   uint64         // of the call within the group, so that a rank that is a call ahead or behind is noticed
+}
+
+// Watch says what a rank looks at while it waits for its peers.
+type Watch struct {
+	Abort    *uint32       // read atomically: not zero when the group has failed; nil for none. It is never written
+	Deadline time.Duration // of one call; 0 means DefaultDeadline
+	Yield    bool          // the ranks outnumber the cores: give the core away instead of spinning
+	Stalled  func() error  // called about every millisecond of waiting; an error ends the call. May be nil
+}
+
+// DefaultDeadline is the longest that a call may take when Watch does not say.
+const DefaultDeadline = 30 * time.Second
+
+func (w Watch) withDefaults() Watch {
+	if w.Deadline <= 0 {
+		w.Deadline = DefaultDeadline
+	}
+	if w.Abort == nil {
+		w.Abort = new(uint32)
+	}
+	return w
+}
+
+// Schedule is a schedule plan ready to be run by one rank. It is not safe for concurrent use.
+type Schedule struct {
+	programs [][]instr // by buffer; all addresses resolved
+	shared   []byte    // kept, since the programs point into it
+	watch    Watch
+	world    int
+	chunks   int64
+	tile     uint64 // bytes in a tile
+	next     uint64 // number of the next tile; signals carry its lower half, zeroed memory means "nothing yet"
+	failed   error  // of an earlier call
+
+	call // state of the call in progress; part of the Schedule so that nothing is allocated
+}
+
+type call struct {
+	in, out unsafe.Pointer
+	size    int64 // of an element
+	kernel  kernel
+	average bool
+	tag     uint32
+	first   uint64           // its first tile
+	tiles   uint32           // how many tiles it has
+	srcs    []unsafe.Pointer // sources of the step in progress
+	began   time.Time        // set when waiting first takes long
+	looked  time.Time        // when Watch.Stalled was last called
+	gave    time.Time        // when other goroutines last got their turn
+}
+
+// NewSchedule compiles the program of one rank. The shared memory is laid out as s says and is zeroed before the first
+// rank runs; every rank sees the same. It must stay mapped as long as the Schedule is used.
+func NewSchedule(s *plan.Schedule, rank int, shared []byte, w Watch) (*Schedule, error) {
+	world := len(s.Programs)
+	if err := s.Validate(world); err != nil {
+		return nil, err
+	}
+	if rank < 0 || rank >= world {
+		return nil, fmt.Errorf("schedule: no rank %d in a group of %d", rank, world)
+	}
+	if need := s.SharedBytes(); int64(len(shared)) < need {
+		return nil, fmt.Errorf("schedule: %d bytes of shared memory, needs %d", len(shared), need)
+	}
+	if uintptr(unsafe.Pointer(unsafe.SliceData(shared)))%8 != 0 {
+		return nil, fmt.Errorf("schedule: the shared memory does not begin at a multiple of 8 bytes")
+	}
+	x := &Schedule{shared: shared, watch: w.withDefaults(), world: world, chunks: int64(s.Chunks), tile: uint64(s.TileBytes), next: 1}
+	x.programs = compile(s, rank, unsafe.Pointer(unsafe.SliceData(shared)))
+	x.srcs = make([]unsafe.Pointer, mostSources(s.Programs[rank]))
+	return x, nil
+}
+
+// Run makes one call. Every rank of the group makes the same calls in the same order; Run returns when this rank's Dst
+// is complete and its Src may be changed. It takes no lock and allocates nothing.
+//
+// A call that no rank could make (an unknown type, a byte count that is not whole elements) is refused and leaves the
+// Schedule as it was. Every other error is final, since the ranks are then no longer in step: ErrAborted, a *Mismatch,
+// a *Late or what Stalled returned; every later Run returns it again.
+func (s *Schedule) Run(c Call) error {
+	if s.failed != nil {
+		return s.failed
+	}
+	if err := c.check(); err != nil {
+		return err
+	}
+	err := ErrAborted
+	if atomic.LoadUint32(s.watch.Abort) == 0 {
+		err = s.run(c)
+	}
+	s.failed = err
+	return err
+}
+
+func (c Call) check() error {
+	k := c.Class
+	switch {
+	case !k.DataType.Valid() || !k.Op.Valid() || k.Memory != collective.Host || k.Captured:
+		return fmt.Errorf("a schedule cannot run a call of class %s", k)
+	case c.Bytes < 0 || c.Bytes%int64(k.DataType.Size()) != 0:
+		return fmt.Errorf("%d bytes are not a whole number of %s elements", c.Bytes, k.DataType)
+	case c.Bytes > 0 && (c.Dst == nil || c.Src == nil):
+		return fmt.Errorf("a call of %d bytes without a buffer", c.Bytes)
+	}
+	return nil
+}
+
+func (s *Schedule) run(c Call) error {
+	s.in, s.out = c.Src, c.Dst
+	s.size = int64(c.Class.DataType.Size())
+	s.kernel = kernels[c.Class.DataType][c.Class.Op]
+	s.average = c.Class.Op == collective.Avg
+	s.tag = tagOf(c.Class, c.Bytes, c.Number)
+	s.began = time.Time{}
+	tile := int64(s.tile)
+	tiles := max(1, (c.Bytes+tile-1)/tile)
+	s.first, s.tiles = s.next, uint32(min(tiles, 1<<31-1))
+	for i := range tiles {
+		// The number is counted in 64 bits, so that the turn of the buffers does not break where signals wrap.
+		program := s.programs[s.next%uint64(len(s.programs))]
+		if err := s.runTile(program, i*tile, min(tile, c.Bytes-i*tile)); err != nil {
+			return err
+		}
+		s.next++
+	}
+	s.in, s.out = nil, nil // the buffers are the caller's again, also for its garbage collector
+	clear(s.srcs)
+	return nil
+}
+
+// runTile runs the program over the tile of that many bytes at an offset of the caller's buffers.
+func (s *Schedule) runTile(program []instr, offset, bytes int64) error {
+	for i := range program {
+		in := &program[i]
+		switch in.kind {
+		case plan.Signal:
+			atomic.StoreUint64(in.signal, uint64(s.tag)<<32|uint64(uint32(s.next)))
+		case plan.Wait:
+			if err := s.wait(in); err != nil {
+				return err
+			}
+		default:
+			s.move(in, offset, bytes)
+		}
+	}
+	return nil
+}
+
+// move runs a copy or reduce.
+func (s *Schedule) move(in *instr, offset, bytes int64) {
+	lo, n := int64(0), bytes
+	if in.chunk != plan.AllChunks {
+		lo, n = chunk(bytes, s.chunks, int64(in.chunk))
+	}
+	if n == 0 {
+		return
+	}
+	dst := s.address(in.dst, offset, lo)
+	divide := 1
+	if in.final && s.average {
+		divide = s.world
+	}
+	if in.kind == plan.Copy && divide == 1 {
+		if src := s.address(in.srcs[0], offset, lo); src != dst {
+			copy(unsafe.Slice((*byte)(dst), n), unsafe.Slice((*byte)(src), n))
+		}
+		return
+	}
+	srcs := s.srcs[:len(in.srcs)]
+	for i, o := range in.srcs {
+		srcs[i] = s.address(o, offset, lo)
+	}
+	s.kernel(dst, srcs, int(n/s.size), divide)
+}
+
+// address is where an operand's part of the tile begins.
+func (s *Schedule) address(o operand, offset, lo int64) unsafe.Pointer {
+	switch o.where {
+	case plan.In:
+		return unsafe.Add(s.in, offset+lo)
+	case plan.Out:
+		return unsafe.Add(s.out, offset+lo)
+	}
+	return unsafe.Add(o.base, lo)
+}
+
+// chunk is where a chunk of a tile begins and how long it is, in bytes. Chunks are whole cache lines, so that no two
+// ranks write to one; the last ones are shorter or empty.
+func chunk(bytes, chunks, index int64) (lo, n int64) {
+	const line = 64
+	per := ((bytes+chunks-1)/chunks + line - 1) / line * line
+	lo = min(bytes, index*per)
+	return lo, min(per, bytes-lo)
+}
+
+// tagOf tells calls apart: two ranks whose tags differ have made different calls. It depends only on what all ranks
+// must agree on, so never on addresses. Of different calls, one pair in four thousand million has equal tags.
+func tagOf(c collective.Class, bytes int64, number uint64) uint32 {
+	return uint32(mix(mix(uint64(c.Index())<<48^uint64(bytes))^number) >> 32)
+}
+
+// mix scatters the bits of x (the finaliser of SplitMix64).
+func mix(x uint64) uint64 {
+	x += 0x9e3779b97f4a7c15
+	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
+	x = (x ^ x>>27) * 0x94d049bb133111eb
+	return x ^ x>>31
+}

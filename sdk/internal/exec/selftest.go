@@ -1,0 +1,134 @@
+package exec
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"slices"
+	"unsafe"
+
+	"github.com/weir-project/weir/core/backend"
+	"github.com/weir-project/weir/core/collective"
+)
+
+// selfTestLimit is the largest byte count that SelfTest tries, unless a range begins above it.
+const selfTestLimit = 2 << 20
+
+// SelfTest makes a handful of calls, in place and out of place, on inputs whose result is known exactly, and compares
+// every element. All ranks of the group must run it at the same time with the same arguments, but for rank and run.
+// edges are byte counts near which a plan changes what it does, such as its tile; ranges are what it is to serve.
+func SelfTest(run func(Call) error, rank, world int, class collective.Class, ranges []backend.Range, edges []int64) error {
+	return SelfTestSizes(run, rank, world, class, TestSizes(class.DataType, ranges, edges, selfTestLimit))
+}
+
+// TestSizes are the byte counts worth trying within the ranges: the smallest, those around the edges, some tiles, the
+// largest. None is above limit but the smallest of a range. There are none if the ranges hold no whole element.
+func TestSizes(dt collective.DataType, ranges []backend.Range, edges []int64, limit int64) []int64 {
+	size := int64(dt.Size())
+	var sizes []int64
+	for _, r := range ranges {
+		r, _ := r.Intersect(backend.Range{Min: size, Max: backend.NoLimit, Multiple: size})
+		step := max(r.Multiple, 1)
+		least := (r.Min + step - 1) / step * step
+		most := min(r.Max, max(limit, least)) / step * step
+		wanted := []int64{least, least + step, 17 * step, most - step, most}
+		for _, e := range edges {
+			e = e / step * step
+			wanted = append(wanted, e-step, e, e+step, 2*e+step, 5*e-step)
+		}
+		for _, w := range wanted {
+			if r.Contains(w) && w <= most {
+				sizes = append(sizes, w)
+			}
+		}
+	}
+	slices.Sort(sizes)
+	return slices.Compact(sizes)
+}
+
+// SelfTestSizes is SelfTest at byte counts of the caller's choice.
+func SelfTestSizes(run func(Call) error, rank, world int, class collective.Class, sizes []int64) error {
+	if len(sizes) == 0 {
+		return nil
+	}
+	t := trial{run: run, class: class, rank: rank, world: world}
+	inputs := make([][]byte, world)
+	for r := range inputs {
+		inputs[r] = pattern(class, r, world)
+	}
+	t.input, t.want = inputs[rank], Reference(class.DataType, class.Op, inputs)
+	largest := slices.Max(sizes)
+	src, dst := aligned(largest), aligned(largest)
+	var first error
+	for _, n := range sizes {
+		for _, from := range [][]byte{src[:n], dst[:n]} {
+			wrong, err := t.try(dst[:n], from)
+			if err != nil {
+				return err // the plan is dead
+			}
+			// After a wrong result it goes on: only this rank may have seen it, and the others count on its part.
+			first = cmp.Or(first, wrong)
+		}
+	}
+	return first
+}
+
+// trial is one rank's part of a self-test.
+type trial struct {
+	run         func(Call) error
+	class       collective.Class
+	rank, world int
+	input, want []byte // one period of what this rank puts in, and of what comes out
+}
+
+// try makes one call; dst and src are the same slice or disjoint. wrong is a result that is not as it should be, err a call
+// that failed.
+func (t trial) try(dst, src []byte) (wrong, err error) {
+	inPlace := &dst[0] == &src[0]
+	fill(dst, []byte{0xa5}) // so that what is not written is seen
+	fill(src, t.input)
+	where := fmt.Sprintf("rank %d of %d, %s %s, %d bytes %s", t.rank, t.world, t.class.DataType, t.class.Op, len(src),
+		map[bool]string{true: "in place", false: "out of place"}[inPlace])
+	err = t.run(Call{Class: t.class, Dst: unsafe.Pointer(&dst[0]), Src: unsafe.Pointer(&src[0]), Bytes: int64(len(src))})
+	if err != nil {
+		return nil, fmt.Errorf("self-test: %s: %w", where, err)
+	}
+	if at, got, want := t.differs(dst, t.want); at >= 0 {
+		return fmt.Errorf("self-test: %s: element %d is %v, want %v", where, at, got, want), nil
+	}
+	if at, got, want := t.differs(src, t.input); !inPlace && at >= 0 {
+		return fmt.Errorf("self-test: %s: element %d of the source was changed to %v, it was %v", where, at, got, want), nil
+	}
+	return nil, nil
+}
+
+// differs finds the first element of buf that is not as the repeated pattern has it, or -1.
+func (t trial) differs(buf, pattern []byte) (at int, got, want float64) {
+	dt := t.class.DataType
+	for base := 0; base < len(buf); base += len(pattern) {
+		part := buf[base:min(len(buf), base+len(pattern))]
+		if bytes.Equal(part, pattern[:len(part)]) {
+			continue
+		}
+		size := dt.Size()
+		for i := range len(part) / size {
+			if !bytes.Equal(part[i*size:(i+1)*size], pattern[i*size:(i+1)*size]) {
+				return base/size + i, At(dt, part, i), At(dt, pattern, i)
+			}
+		}
+	}
+	return -1, 0, 0
+}
+
+// fill repeats the pattern through buf.
+func fill(buf, pattern []byte) {
+	for n := copy(buf, pattern); n < len(buf); {
+		n += copy(buf[n:], buf[:n])
+	}
+}
+
+// aligned is a buffer that begins at a multiple of 8 bytes.
+func aligned(bytes int64) []byte {
+	words := make([]uint64, (bytes+7)/8)
+	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(words))), bytes)
+}

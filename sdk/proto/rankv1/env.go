@@ -1,0 +1,8 @@
+package rankv1
+
+// The variables by which a rank is told who it is.
+const (
+	EnvSocket    = "WEIR_AGENT_SOCKET" // path of the agent's socket
+	EnvRank      = "WEIR_RANK"         // from 0
+	EnvWorldSize = "WEIR_WORLD_SIZE"   // number of ranks
+)

@@ -1,0 +1,63 @@
+// Command calls makes many decided all-reduces on one thread and prints what they cost.
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"os"
+	"runtime"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/weir-project/weir/core/collective"
+	"github.com/weir-project/weir/sdk/rank"
+)
+
+func main() {
+	calls := flag.Int("calls", 1000, "number of `calls` after the first")
+	elements := flag.Int("elements", 2, "float32 `elements` of each")
+	flag.Parse()
+	if err := run(*calls, *elements); err != nil {
+		fmt.Fprintf(os.Stderr, "calls: %s\n", err)
+		os.Exit(1)
+	}
+}
+
+func run(calls, elements int) error {
+	runtime.LockOSThread() // so that the calls' system calls, if any, are this thread's
+	ctx := context.Background()
+	s, err := rank.Join(ctx, rank.Options{})
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	g, dst, src := s.World(), make([]float32, elements), make([]float32, elements)
+	for i := range src {
+		src[i] = 1
+	}
+	if err := rank.AllReduce(g, dst, src, collective.Sum); err != nil {
+		return err
+	}
+	if err := g.Barrier(ctx); err != nil {
+		return err
+	}
+	runtime.GC() // none falls into the loop then, for nothing is allocated
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	start := time.Now()
+	for range calls {
+		if err := rank.AllReduce(g, dst, src, collective.Sum); err != nil {
+			return err
+		}
+	}
+	took := time.Since(start)
+	runtime.ReadMemStats(&after)
+	if dst[0] != float32(g.Size()) {
+		return fmt.Errorf("sum %v, want %d", dst[0], g.Size())
+	}
+	fmt.Printf("rank %d: thread %d: %d calls, %.3f µs each, %d allocations\n", g.Rank(), unix.Gettid(), calls,
+		float64(took.Nanoseconds())/1e3/float64(calls), after.Mallocs-before.Mallocs)
+	return nil
+}

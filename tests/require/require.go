@@ -1,0 +1,34 @@
+// Package require lets tests skip for want of a tool, and fail instead where the tool is said to be there.
+package require
+
+import (
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// Variable names the environment variable that lists, separated by commas, what this machine has: a test that needs
+// one of those and does not find it fails rather than skips.
+const Variable = "WEIR_REQUIRE"
+
+// Tool is the path of an executable that the test needs.
+func Tool(t testing.TB, name string) string {
+	t.Helper()
+	path, err := exec.LookPath(name)
+	if err != nil {
+		Missing(t, name, err.Error())
+	}
+	return path
+}
+
+// Missing ends a test that needs what this machine lacks: skipped with the reason, or failed if Variable lists it.
+func Missing(t testing.TB, name, reason string) {
+	t.Helper()
+	required := strings.FieldsFunc(os.Getenv(Variable), func(r rune) bool { return r == ',' || r == ' ' })
+	if slices.Contains(required, name) {
+		t.Fatalf("%s is needed (%s says that it is here): %s", name, Variable, reason)
+	}
+	t.Skipf("%s is needed: %s", name, reason)
+}

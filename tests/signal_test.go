@@ -1,0 +1,107 @@
+package tests
+
+import (
+	"bufio"
+	"errors"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+)
+
+// TestSignalsLeaveNothing ends the engine in the middle of a run, in every way that it can be ended.
+func TestSignalsLeaveNothing(t *testing.T) {
+	for _, test := range []struct {
+		signal syscall.Signal
+		code   int // -1: killed by the signal itself
+		stderr string
+	}{
+		{syscall.SIGINT, 130, "weir: ended by signal 2 (interrupt)"},
+		{syscall.SIGTERM, 143, "weir: ended by signal 15 (terminated)"},
+		{syscall.SIGKILL, -1, ""},
+	} {
+		for _, program := range []string{"loops", "never joins"} {
+			t.Run(test.signal.String()+" "+program, func(t *testing.T) {
+				folder := runFolder(t)
+				var stderr strings.Builder
+				// A shell between the engine and each rank, so that the ranks are not the engine's own children.
+				cmd := weir(t, folder, nil, "run", "-q", "-n", "3", "--", "sh", "-c", "echo started; badrank '"+program+"'; true")
+				cmd.Stderr = &stderr
+				stdout, err := cmd.StdoutPipe()
+				if err != nil {
+					t.Fatal(err)
+				}
+				if err := cmd.Start(); err != nil {
+					t.Fatal(err)
+				}
+				lines := bufio.NewScanner(stdout)
+				for lines.Scan() && lines.Text() != map[string]string{"loops": "looping", "never joins": "started"}[program] {
+				}
+				if err := cmd.Process.Signal(test.signal); err != nil {
+					t.Fatal(err)
+				}
+				for lines.Scan() { // ends when nobody holds standard output any more
+				}
+				err = cmd.Wait()
+				var exit *exec.ExitError
+				if !errors.As(err, &exit) || exit.ExitCode() != test.code {
+					t.Errorf("ended with %v, want code %d", err, test.code)
+				}
+				if !strings.Contains(stderr.String(), test.stderr) {
+					t.Errorf("stderr %q, want %q", stderr.String(), test.stderr)
+				}
+				if left := leftovers(folder); len(left) > 0 {
+					t.Errorf("left behind: %v", left)
+				}
+			})
+		}
+	}
+}
+
+// killPlugins kills the plugins of a run and says how many there were.
+func killPlugins(folder string) (n int) {
+	for pid, line := range processesOf(folder) {
+		if strings.HasPrefix(line, filepath.Join(bin, "plugins")+"/") && syscall.Kill(pid, syscall.SIGKILL) == nil {
+			n++
+		}
+	}
+	return n
+}
+
+// TestPluginThatDies holds that a decided class needs no plugin, and that one decided later declines the dead one's
+// backends.
+func TestPluginThatDies(t *testing.T) {
+	folder := runFolder(t)
+	var stderr strings.Builder
+	cmd := weir(t, folder, nil, "run", "-n", "2", "--", "badrank", "outlives plugins")
+	cmd.Stderr = &stderr
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewScanner(stdout)
+	for lines.Scan() && lines.Text() != "decided" {
+	}
+	if n := killPlugins(folder); n < 2 {
+		t.Fatalf("found %d plugins to kill", n)
+	}
+	for lines.Scan() {
+	}
+	if err := cmd.Wait(); err == nil {
+		t.Error("a class without a backend was decided")
+	}
+	for _, want := range []string{
+		"a million decided calls went well", "no backend serves host int32 max eager", "shm-flat: decline; PLUGIN_CRASHED",
+	} {
+		if !strings.Contains(stderr.String(), want) {
+			t.Errorf("stderr lacks %q:\n%s", want, stderr.String())
+		}
+	}
+	if left := leftovers(folder); len(left) > 0 {
+		t.Errorf("left behind: %v", left)
+	}
+}
