@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"go.opentelemetry.io/otel/trace/noop"
 
 	"github.com/weir-project/weir/core/backend"
@@ -217,6 +218,29 @@ func TestSubgroups(t *testing.T) {
 		}
 		return errors.Join(sumIsRight(s.World(), 10), g.Close())
 	}))
+}
+
+// TestDecisionDoesNotDependOnWhoAsksFirst has every rank come first once.
+func TestDecisionDoesNotDependOnWhoAsksFirst(t *testing.T) {
+	const world = 3
+	var decisions []dispatch.Decision
+	for first := range world {
+		small := &fake{accept: func() (backend.Verdict, error) { return backend.Accepted(backend.Range{Min: 1, Max: 100}), nil }}
+		small.info.Priority = 1
+		j := startAgent(t, world, nil, candidate("broken", &fake{plan: wrong}), candidate("flat", &fake{}), candidate("small", small))
+		noErrors(t, j.each(t, world, func(s *rank.Session) error {
+			if s.World().Rank() != first {
+				time.Sleep(5 * time.Millisecond)
+			}
+			return sumIsRight(s.World(), 100)
+		}))
+		decisions = append(decisions, j.decided[0].Decision)
+	}
+	for _, d := range decisions[1:] {
+		if diff := cmp.Diff(decisions[0], d, cmp.AllowUnexported(dispatch.Table{})); diff != "" {
+			t.Errorf("decisions differ (-first +other):\n%s", diff)
+		}
+	}
 }
 
 func TestCascadeGoesOn(t *testing.T) {

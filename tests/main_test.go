@@ -33,7 +33,7 @@ func run(m *testing.M) int {
 		{"examples", []string{"examples/backend-minimal"}},
 		{"programs", []string{"tests/programs/..."}},
 	} {
-		args := []string{"build", "-o", filepath.Join(dir, b.dir) + "/"}
+		args := []string{"build", "-buildvcs=false", "-o", filepath.Join(dir, b.dir) + "/"}
 		for _, p := range b.packages {
 			args = append(args, module+p)
 		}

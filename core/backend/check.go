@@ -196,7 +196,7 @@ func (c *checker) libraries(q Requirements) {
 }
 
 func inSpans(all []Span, n int) bool {
-	return lo.SomeBy(all, func(s Span) bool { return s.Min <= n && n <= s.Max })
+	return lo.SomeBy(all, func(s Span) bool { return s.Contains(n) })
 }
 
 func spans(all []Span) string {

@@ -147,7 +147,7 @@ var checkCases = []struct {
 	{"Windows", "not for every capability", backend.Requirements{Windows: []backend.Window{{Capability: "9.0", Range: upTo(100)}}}, gpus(2, capability(1, "8.0")), "decline; ARCH: 9.0, 8.0, needs one with a byte window"},
 	{"Windows", "capability unknown", backend.Requirements{Windows: []backend.Window{{Capability: "8.0", Range: upTo(100)}}}, gpus(2, capability(1, "")), "unknown; PROBE_UNAVAILABLE: compute capability unknown, needs one with a byte window"},
 	{"Windows", "no GPU", backend.Requirements{Windows: []backend.Window{{Capability: "8.0", Range: upTo(100)}}}, gpus(1, noGPU(0)), "decline; ARCH: no GPU, needs one with a byte window"},
-	{"Windows", "none for the world size", backend.Requirements{Windows: []backend.Window{{WorldSize: 8, Range: upTo(100)}}}, gpus(4), "decline; WORLD_SIZE: 4, needs one with a byte window"},
+	{"Windows", "none for the world size", backend.Requirements{Windows: []backend.Window{{WorldSizes: backend.Span{Min: 8, Max: 8}, Range: upTo(100)}}}, gpus(4), "decline; WORLD_SIZE: 4, needs one with a byte window"},
 	{"Windows", "none for the mode", backend.Requirements{Windows: []backend.Window{{Mode: backend.Captured, Range: upTo(100)}}}, gpus(4), "decline; CAPTURE_STATE: eager, needs a mode with a byte window"},
 	{"Multiple", "met", backend.Requirements{Multiple: 16}, gpus(1), ""},
 	{"Multiple", "not in any window", backend.Requirements{Multiple: 16, Windows: []backend.Window{{Range: upTo(15)}}}, gpus(1), "decline; ALIGNMENT: no byte count in the windows, needs multiples of 16 B"},
@@ -235,9 +235,9 @@ func TestWindows(t *testing.T) {
 	windows := []backend.Window{
 		{Range: r(1, 10, 0)},
 		{Capability: "9.0", Range: r(1, 20, 0)},
-		{Capability: "8.0+", WorldSize: 8, Range: r(1, 30, 0)},
-		{WorldSize: 4, Mode: backend.Captured, Range: r(1, 40, 0)},
-		{Capability: "12.0", WorldSize: 8, Mode: backend.Eager, Range: r(1, 50, 0)},
+		{Capability: "8.0+", WorldSizes: backend.Span{Min: 8, Max: 8}, Range: r(1, 30, 0)},
+		{WorldSizes: backend.Span{Min: 4, Max: 4}, Mode: backend.Captured, Range: r(1, 40, 0)},
+		{Capability: "12.0", WorldSizes: backend.Span{Min: 8, Max: 8}, Mode: backend.Eager, Range: r(1, 50, 0)},
 	}
 	for _, c := range []struct {
 		name string

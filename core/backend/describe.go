@@ -48,8 +48,8 @@ func (w Window) describe() string {
 	if w.Capability != "" {
 		keys = append(keys, w.Capability)
 	}
-	if w.WorldSize > 0 {
-		keys = append(keys, fmt.Sprintf("%d ranks", w.WorldSize))
+	if (w.WorldSizes != Span{}) {
+		keys = append(keys, spans([]Span{w.WorldSizes})+" ranks")
 	}
 	if w.Mode != "" {
 		keys = append(keys, string(w.Mode))

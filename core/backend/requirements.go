@@ -34,6 +34,9 @@ type Requirements struct {
 // Span is the whole numbers from Min to Max, both included.
 type Span struct{ Min, Max int }
 
+// Contains reports whether n lies in the span.
+func (s Span) Contains(n int) bool { return s.Min <= n && n <= s.Max }
+
 // Exactly is a span for each of the numbers.
 func Exactly(n ...int) []Span {
 	spans := make([]Span, len(n))
@@ -65,7 +68,7 @@ const (
 // Window is a range of byte counts for some groups. Its zero-valued keys match every group.
 type Window struct {
 	Capability string // as in Requirements.Capabilities
-	WorldSize  int
+	WorldSizes Span   // the zero Span: every number of ranks
 	Mode       Mode
 	Range      Range
 	Unmeasured bool // the range is a guess for this kind of machine

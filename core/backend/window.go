@@ -20,7 +20,9 @@ func (c *checker) windows(q Requirements) []Range {
 			return r.Device != nil && r.Device.Capability != "" && matchesCapability(w.Capability, r.Device.Capability)
 		})
 	})
-	byWorld := lo.Filter(byArch, func(w Window, _ int) bool { return w.WorldSize == 0 || w.WorldSize == c.Group.WorldSize() })
+	byWorld := lo.Filter(byArch, func(w Window, _ int) bool {
+		return w.WorldSizes == Span{} || w.WorldSizes.Contains(c.Group.WorldSize())
+	})
 	byMode := lo.Filter(byWorld, func(w Window, _ int) bool { return w.Mode == "" || string(w.Mode) == c.Class.Mode() })
 	switch {
 	case len(byArch) == 0:

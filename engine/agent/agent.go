@@ -41,6 +41,8 @@ type Options struct {
 	Meter   *telemetry.Meter  // optional
 	Logger  *slog.Logger
 	Decided func(Resolved) // optional; called with every outcome, one at a time
+
+	grace time.Duration // 0: the constant
 }
 
 // Resolved is the outcome of a resolution.

@@ -145,6 +145,10 @@ func (g *group) isGone(rank int) bool {
 // left notes that a rank has closed the group.
 func (g *group) left(rank int) {
 	g.mu.Lock()
+	if g.gone[rank] || g.closed {
+		g.mu.Unlock()
+		return // the board may be gone too
+	}
 	g.gone[rank] = true
 	g.board.Leave(rank)
 	over := !slices.Contains(g.gone, false)

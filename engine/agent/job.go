@@ -276,5 +276,6 @@ func (j *job) dropWaiting(rank int, why string) {
 }
 
 func rankList(ranks []int) string {
+	ranks = slices.Sorted(slices.Values(ranks))
 	return lo.Ternary(len(ranks) == 1, "rank ", "ranks ") + strings.Join(lo.Map(ranks, func(r, _ int) string { return fmt.Sprint(r) }), ", ")
 }

@@ -48,6 +48,7 @@ func (m *member) receive() error {
 			}
 			return err
 		}
+		m.conn.Drain() // no message of a rank brings descriptors
 		if err := m.handle(&msg); err != nil {
 			m.refuse(msg.Id, err)
 			if m.job == nil {

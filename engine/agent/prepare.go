@@ -1,7 +1,9 @@
 package agent
 
 import (
+	"cmp"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"os"
 	"time"
@@ -109,10 +111,11 @@ func (r *resolution) step(step telemetry.Step, deadline time.Duration, chosen ma
 			return nil, fmt.Errorf("rank %d cannot be reached: %w", rank, err)
 		}
 	}
-	timer := time.NewTimer(deadline + grace)
+	deadline += cmp.Or(g.job.agent.opts.grace, grace)
+	timer := time.NewTimer(deadline)
 	defer timer.Stop()
 	waiting := lo.Associate(lo.Range(len(g.members)), func(rank int) (int, bool) { return g.ranks[rank], true })
-	failed := map[string][]backend.Reason{}
+	done := make([]*rankv1.StepDone, len(g.members))
 	for len(waiting) > 0 {
 		select {
 		case report := <-reports:
@@ -120,14 +123,19 @@ func (r *resolution) step(step telemetry.Step, deadline time.Duration, chosen ma
 			if report.done == nil {
 				return nil, fmt.Errorf("rank %d ended while its plans were prepared", report.rank)
 			}
-			rank := lo.IndexOf(g.ranks, report.rank)
-			for _, o := range report.done.Outcomes {
-				r.outcome(step, rank, report.done, o, chosen, failed)
-			}
+			done[lo.IndexOf(g.ranks, report.rank)] = report.done
 		case <-timer.C:
-			text := fmt.Sprintf("%s did not report %s within %s", rankList(lo.Keys(waiting)), step, deadline+grace)
+			text := fmt.Sprintf("%s did not report %s within %s", rankList(lo.Keys(waiting)), step, deadline)
 			g.fail(0, text)
 			return nil, fmt.Errorf("%s", text)
+		case <-g.job.agent.done:
+			return nil, errors.New("the agent has been closed")
+		}
+	}
+	failed := map[string][]backend.Reason{}
+	for rank, report := range done { // by rank, so that the reasons do not depend on who was first
+		for _, o := range report.Outcomes {
+			r.outcome(step, rank, report, o, chosen, failed)
 		}
 	}
 	return failed, nil
@@ -182,6 +190,7 @@ func (r *resolution) commit(d dispatch.Decision, chosen map[int]*instance, epoch
 	g := r.group
 	commit := &rankv1.Commit{Epoch: epoch}
 	g.mu.Lock()
+	g.asked = nil // a rank that has its commit may ask for the next class at once
 	for _, s := range d.Table.Segments() {
 		segment := &rankv1.Segment{Max: s.Max}
 		for _, c := range s.Choices {

@@ -38,6 +38,10 @@ func (g *group) resolve(rank int, id uint64, class collective.Class) error {
 		a.timer = time.AfterFunc(g.job.agent.opts.CallDeadline, func() { g.waitedTooLong(a) })
 		g.asked = a
 	}
+	if _, twice := a.ids[rank]; twice {
+		g.mu.Unlock()
+		return fmt.Errorf("rank %d asks for %s before its request for %s has been answered", rank, class, a.class)
+	}
 	if a.class != class {
 		text := fmt.Sprintf("ranks disagree: %s called %s, rank %d called %s", rankList(lo.Keys(a.ids)), a.class, rank, class)
 		g.mu.Unlock()
@@ -92,7 +96,9 @@ func (g *group) decide(a *asked) {
 		agent.opts.Meter.Decided(ctx, decision, agent.opts.Policy, err)
 	}
 	g.mu.Lock()
-	g.asked = nil
+	if g.asked == a {
+		g.asked = nil
+	}
 	g.mu.Unlock()
 	if err == nil {
 		return

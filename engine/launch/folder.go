@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -29,15 +30,17 @@ type Folder struct {
 // NewFolder makes a folder that only this user may enter, and removes those that engines of this user left behind when
 // they were killed.
 func NewFolder(getenv func(string) string) (*Folder, error) {
-	base := "/tmp"
-	for _, dir := range []string{getenv("XDG_RUNTIME_DIR"), getenv("TMPDIR")} {
-		if info, err := os.Stat(dir); dir != "" && err == nil && info.IsDir() && len(dir) <= maxFolder-20 {
-			base = dir
+	var path string
+	var err error
+	for _, base := range []string{getenv("XDG_RUNTIME_DIR"), getenv("TMPDIR"), "/tmp"} {
+		if base == "" || len(base) > maxFolder-20 {
+			continue
+		}
+		if path, err = os.MkdirTemp(base, folderPrefix); err == nil { // XDG_RUNTIME_DIR may be another user's, after su
+			sweep(base)
 			break
 		}
 	}
-	sweep(base)
-	path, err := os.MkdirTemp(base, folderPrefix)
 	if err != nil {
 		return nil, fmt.Errorf("private folder for sockets: %w (set TMPDIR to a folder that you may write to)", err)
 	}
@@ -73,7 +76,7 @@ func sweep(base string) {
 	old, _ := filepath.Glob(filepath.Join(base, folderPrefix+"*"))
 	for _, path := range old {
 		info, err := os.Lstat(path)
-		if err != nil || !info.IsDir() || time.Since(info.ModTime()) < youngFolder {
+		if err != nil || !private(info) || time.Since(info.ModTime()) < youngFolder {
 			continue
 		}
 		lock, err := lockFolder(path, os.O_RDWR)
@@ -83,4 +86,11 @@ func sweep(base string) {
 		_ = os.RemoveAll(path)
 		_ = lock.Close()
 	}
+}
+
+// private reports whether a file is a folder as NewFolder makes it: this user's and closed to others. Root could lock,
+// and remove, anybody's.
+func private(info os.FileInfo) bool {
+	stat, ok := info.Sys().(*syscall.Stat_t)
+	return ok && int(stat.Uid) == os.Geteuid() && info.Mode() == os.ModeDir|0o700
 }

@@ -2,6 +2,7 @@
 package launch
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -26,6 +27,8 @@ type Ranks struct {
 
 	Started func(rank, pgid int) // optional: a process has been started, the leader of a process group
 	Exited  func(Exit)           // optional: a rank's process has ended
+
+	stopPatience time.Duration // 0: the constant
 }
 
 // Exit is how a rank's process ended.
@@ -170,7 +173,7 @@ func (j *running) wait(ctx context.Context) error {
 		if first == nil {
 			first = why
 			j.kill(syscall.SIGTERM)
-			time.AfterFunc(stopPatience, func() { j.kill(syscall.SIGKILL) })
+			time.AfterFunc(cmp.Or(j.ranks.stopPatience, stopPatience), func() { j.kill(syscall.SIGKILL) })
 		}
 	}
 	done := ctx.Done()

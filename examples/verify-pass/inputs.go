@@ -36,10 +36,10 @@ func newInputs(seed uint64, rank, world, count int) *inputs {
 			in.own = values
 		}
 	}
-	// A backend may round to bfloat16 (relative error 2⁻⁹) after each of the additions, and no partial sum exceeds the
-	// sum of magnitudes. One that rounds once stays far below.
+	// A backend may round to bfloat16 (8 significant bits, so a relative error of 2⁻⁸) after each of the additions, and no
+	// partial sum exceeds the sum of magnitudes by more than that. One that rounds once stays far below.
 	for i := range in.bound {
-		in.bound[i] *= float64(world) * 0x1p-9
+		in.bound[i] *= float64(world) * 0x1p-8
 	}
 	return in
 }

@@ -3,8 +3,6 @@ package main
 import (
 	"context"
 
-	"github.com/samber/lo"
-
 	"github.com/weir-project/weir/core/backend"
 	"github.com/weir-project/weir/core/plan"
 	"github.com/weir-project/weir/core/schedule"
@@ -17,11 +15,7 @@ type flat struct{ stateless }
 // Info says up to which size one wait less is worth more than the additional reading.
 func (flat) Info() backend.Info {
 	q := onHost(1)
-	q.Windows = lo.Map(lo.RangeFrom(1, maxWorld), func(world, _ int) backend.Window {
-		return backend.Window{
-			WorldSize: world, Range: backend.Range{Min: 1, Max: flatLimit(world)}, Unmeasured: world > mostMeasured,
-		}
-	})
+	q.Windows = flatWindows
 	return backend.Info{
 		Name:         "shm-flat",
 		Description:  "shared memory, every rank reduces the whole message: small messages on one host",
@@ -31,28 +25,18 @@ func (flat) Info() backend.Info {
 	}
 }
 
-// flatLimits are the byte counts up to which flat is as fast as two-shot or faster, by the most ranks that they hold for.
-// Measured with this package's benchmarks, float32, a core for every rank, on 16 cores of a Sapphire Rapids; for more
-// ranks it is a guess. They depend on how fast a rank adds up, so measure again when that changes.
-var flatLimits = []flatLimitRow{
-	{1, backend.NoLimit}, // nobody to wait for: a copy
-	{4, 512},
-	{8, 256},
-	{maxWorld, 128},
+// flatWindows are the byte counts up to which flat is as fast as two-shot or faster. Measured with this package's
+// benchmarks, float32, a core for every rank, on 16 cores of a Sapphire Rapids; above 12 ranks they are a guess. They
+// depend on how fast a rank adds up, so measure again when that changes.
+var flatWindows = []backend.Window{
+	{WorldSizes: backend.Span{Min: 1, Max: 1}, Range: upTo(backend.NoLimit)}, // nobody to wait for: a copy
+	{WorldSizes: backend.Span{Min: 2, Max: 4}, Range: upTo(512)},
+	{WorldSizes: backend.Span{Min: 5, Max: 8}, Range: upTo(256)},
+	{WorldSizes: backend.Span{Min: 9, Max: 12}, Range: upTo(128)},
+	{WorldSizes: backend.Span{Min: 13, Max: maxWorld}, Range: upTo(128), Unmeasured: true},
 }
 
-// mostMeasured is the largest world size that flatLimits were measured with.
-const mostMeasured = 12
-
-type flatLimitRow struct {
-	world int
-	bytes int64
-}
-
-func flatLimit(world int) int64 {
-	row, _ := lo.Find(flatLimits, func(r flatLimitRow) bool { return world <= r.world })
-	return row.bytes
-}
+func upTo(bytes int64) backend.Range { return backend.Range{Min: 1, Max: bytes} }
 
 // flatTile holds the largest message of any world size of two or more, so that there is always one tile. It is larger
 // than the limits need so that the benchmarks can look beyond them.

@@ -3,6 +3,8 @@ package main
 import (
 	"testing"
 
+	"github.com/samber/lo"
+
 	"github.com/weir-project/weir/core/backend"
 	"github.com/weir-project/weir/core/collective"
 	"github.com/weir-project/weir/core/plan"
@@ -15,13 +17,11 @@ func TestTwoShot(t *testing.T) { backendtest.Run(t, twoShot{}) }
 
 // TestEveryWorldSize: shapes and the windows' data, which the suite only samples.
 func TestEveryWorldSize(t *testing.T) {
-	last := flatLimit(1)
 	for world := 1; world <= maxWorld; world++ {
-		limit := flatLimit(world)
-		if limit <= 0 || limit > last || limit > flatTile && world > 1 {
-			t.Errorf("%d ranks: flat up to %d bytes, %d for one rank less", world, limit, last)
+		rows := lo.Filter(flatWindows, func(w backend.Window, _ int) bool { return w.WorldSizes.Contains(world) })
+		if len(rows) != 1 || world > 1 && rows[0].Range.Max > flatTile {
+			t.Errorf("%d ranks: windows %v, want one that fits a tile", world, rows)
 		}
-		last = limit
 		plans := map[string]*plan.Schedule{"flat": flatSchedule(world, flatTile)}
 		if world > 1 {
 			plans["two-shot"] = twoShotSchedule(world, twoShotTile)
@@ -38,7 +38,7 @@ func BenchmarkFlat(b *testing.B) { benchmark(b, flat{}) }
 
 func BenchmarkTwoShot(b *testing.B) { benchmark(b, twoShot{}) }
 
-// benchmark measures around the sizes where flatLimits change from one backend to the other.
+// benchmark measures around the sizes where flatWindows change from one backend to the other.
 func benchmark(b *testing.B, be backend.Backend) {
 	for _, dt := range []collective.DataType{collective.Float32, collective.BFloat16} {
 		backendtest.Benchmark(b, be, dt, []int{2, 4, 8, 12}, []int64{8, 256, 512, 1 << 10, 2 << 10, 4 << 10, 8 << 10, 16 << 10, 64 << 10})

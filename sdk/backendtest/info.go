@@ -67,7 +67,7 @@ func (s *suite) windowsCoverWorlds() error {
 	}
 	missing, found := lo.Find(lo.RangeFrom(1, plan.MaxWorld), func(world int) bool {
 		return len(s.info.Requirements.WorldSizes) > 0 && s.serves(world) &&
-			!lo.SomeBy(windows, func(w backend.Window) bool { return w.WorldSize == 0 || w.WorldSize == world })
+			!lo.SomeBy(windows, func(w backend.Window) bool { return w.WorldSizes == backend.Span{} || w.WorldSizes.Contains(world) })
 	})
 	if found {
 		return fmt.Errorf("requirements: world size %d is advertised, but no byte window is for it", missing)

@@ -37,7 +37,7 @@ func TestBrokenBackends(t *testing.T) {
 		{"GPU needs on host memory", "requirements", "driver is looked at only", func(f *fake) { f.info.Requirements.Driver = "550" }},
 		{"P2P on host memory", "requirements", "peer-to-peer access is looked at only", func(f *fake) { f.info.Requirements.P2P = topology.P2PVerified }},
 		{"world without window", "requirements", "world size 3", func(f *fake) {
-			f.info.Requirements.Windows = []backend.Window{{WorldSize: 2, Range: backend.AllBytes()[0]}, {WorldSize: 4, Range: backend.AllBytes()[0]}}
+			f.info.Requirements.Windows = []backend.Window{{WorldSizes: backend.Span{Min: 2, Max: 2}, Range: backend.AllBytes()[0]}, {WorldSizes: backend.Span{Min: 4, Max: 4}, Range: backend.AllBytes()[0]}}
 		}},
 		{"never met", "requirements", "no group and class", func(f *fake) { f.info.Requirements.Modes = []backend.Mode{backend.Captured} }},
 

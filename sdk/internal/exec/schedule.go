@@ -65,7 +65,6 @@ type call struct {
 	srcs    []unsafe.Pointer // sources of the step in progress
 	began   time.Time        // set when waiting first takes long
 	looked  time.Time        // when Watch.Stalled was last called
-	gave    time.Time        // when other goroutines last got their turn
 }
 
 // NewSchedule compiles the program of one rank. The shared memory is laid out as s says and is zeroed before the first

@@ -68,7 +68,6 @@ func (s *Schedule) check(in *instr, round int) error {
 		return ErrAborted
 	}
 	if !s.watch.Yield || round%yields == 0 {
-		runtime.Gosched() // the peer may be a goroutine of this process, and there is other work than all-reduces
 		return s.look(in)
 	}
 	return nil
@@ -77,7 +76,7 @@ func (s *Schedule) check(in *instr, round int) error {
 // SetWatch changes what later calls look at, such as the deadline while a plan is tried. Not during a call.
 func (s *Schedule) SetWatch(w Watch) { s.watch = w.withDefaults() }
 
-// look is what happens about once a millisecond of waiting.
+// look is what happens after every round of spins, or of some yields.
 func (s *Schedule) look(in *instr) error {
 	now := time.Now()
 	if s.began.IsZero() {
@@ -95,5 +94,9 @@ func (s *Schedule) look(in *instr) error {
 	if now.Sub(s.began) > s.watch.Deadline {
 		return &Late{Rank: in.peer, Signal: in.number}
 	}
+	// The process's other goroutines, where GOMAXPROCS is small, a peer perhaps among them. Not sooner than after a
+	// millisecond: a goroutine that is locked to its thread pays futex calls for this, and if those took longer than the
+	// peer has patience, the ranks would make each other pay for ever.
+	runtime.Gosched()
 	return nil
 }

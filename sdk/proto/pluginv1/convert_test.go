@@ -92,7 +92,7 @@ func TestInfoRoundTrip(t *testing.T) {
 				Capabilities: []string{"9.0", "8.0+"}, Platforms: []string{"linux/amd64"}, Driver: "550",
 				Libraries: []collective.Library{{Name: "nccl", Version: "2.20"}},
 				Windows: []backend.Window{{
-					Capability: "9.0", WorldSize: 8, Mode: backend.Captured,
+					Capability: "9.0", WorldSizes: backend.Span{Min: 5, Max: 8}, Mode: backend.Captured,
 					Range: backend.Range{Min: 1, Max: 9, Multiple: 3}, Unmeasured: true,
 				}},
 				Multiple: 16, Alignment: 128, Placement: collective.OutOfPlace, Modes: []backend.Mode{backend.Eager},

@@ -86,7 +86,7 @@ func FromInfo(info backend.Info) *Backend {
 
 func fromRequirements(q backend.Requirements) *Requirements {
 	return &Requirements{
-		WorldSizes:    each(q.WorldSizes, func(s backend.Span) *Span { return &Span{Min: i32(s.Min), Max: i32(s.Max)} }),
+		WorldSizes:    each(q.WorldSizes, fromSpan),
 		Memories:      each(q.Memories, collective.Memory.String),
 		DataTypes:     each(q.DataTypes, collective.DataType.String),
 		Ops:           each(q.Ops, collective.Op.String),
@@ -108,11 +108,16 @@ func fromRequirements(q backend.Requirements) *Requirements {
 	}
 }
 
+func fromSpan(s backend.Span) *Span { return &Span{Min: i32(s.Min), Max: i32(s.Max)} }
+
 func fromWindow(w backend.Window) *Window {
-	return &Window{
-		Capability: text(w.Capability), WorldSize: i32(w.WorldSize), Mode: string(w.Mode),
-		Range: fromRange(w.Range), Unmeasured: w.Unmeasured,
+	m := &Window{
+		Capability: text(w.Capability), Mode: string(w.Mode), Range: fromRange(w.Range), Unmeasured: w.Unmeasured,
 	}
+	if (w.WorldSizes != backend.Span{}) {
+		m.WorldSizes = fromSpan(w.WorldSizes)
+	}
+	return m
 }
 
 // each is nil for an empty slice, so that what was not set stays not set.

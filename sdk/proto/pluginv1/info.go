@@ -97,11 +97,12 @@ func toWindow(m *Window) (backend.Window, error) {
 		return backend.Window{}, err
 	}
 	w := backend.Window{
-		Capability: m.GetCapability(), WorldSize: int(m.GetWorldSize()), Mode: backend.Mode(m.GetMode()),
-		Range: r, Unmeasured: m.GetUnmeasured(),
+		Capability: m.GetCapability(), Mode: backend.Mode(m.GetMode()), Range: r, Unmeasured: m.GetUnmeasured(),
 	}
-	if err := notNegative("world_size", w.WorldSize); err != nil {
-		return backend.Window{}, err
+	if m.GetWorldSizes() != nil {
+		if w.WorldSizes, err = toSpan(m.GetWorldSizes()); err != nil {
+			return backend.Window{}, err
+		}
 	}
 	return w, oneOf("mode", w.Mode, "", backend.Eager, backend.Captured)
 }

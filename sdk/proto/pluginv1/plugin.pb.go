@@ -13,12 +13,13 @@
 package pluginv1
 
 import (
-	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
-	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
-	structpb "google.golang.org/protobuf/types/known/structpb"
 	reflect "reflect"
 	sync "sync"
 	unsafe "unsafe"
+
+	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
+	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
+	structpb "google.golang.org/protobuf/types/known/structpb"
 )
 
 const (
@@ -557,7 +558,7 @@ func (x *Span) GetMax() int32 {
 type Window struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Capability    string                 `protobuf:"bytes,1,opt,name=capability,proto3" json:"capability,omitempty"`
-	WorldSize     int32                  `protobuf:"varint,2,opt,name=world_size,json=worldSize,proto3" json:"world_size,omitempty"`
+	WorldSizes    *Span                  `protobuf:"bytes,2,opt,name=world_sizes,json=worldSizes,proto3" json:"world_sizes,omitempty"`
 	Mode          string                 `protobuf:"bytes,3,opt,name=mode,proto3" json:"mode,omitempty"` // eager, captured
 	Range         *Range                 `protobuf:"bytes,4,opt,name=range,proto3" json:"range,omitempty"`
 	Unmeasured    bool                   `protobuf:"varint,5,opt,name=unmeasured,proto3" json:"unmeasured,omitempty"` // the range is a guess for this kind of machine
@@ -602,11 +603,11 @@ func (x *Window) GetCapability() string {
 	return ""
 }
 
-func (x *Window) GetWorldSize() int32 {
+func (x *Window) GetWorldSizes() *Span {
 	if x != nil {
-		return x.WorldSize
+		return x.WorldSizes
 	}
-	return 0
+	return nil
 }
 
 func (x *Window) GetMode() string {
@@ -2519,13 +2520,13 @@ const file_pluginv1_plugin_proto_rawDesc = "" +
 	"\rdeterministic\x18\x13 \x01(\bR\rdeterministic\"*\n" +
 	"\x04Span\x12\x10\n" +
 	"\x03min\x18\x01 \x01(\x05R\x03min\x12\x10\n" +
-	"\x03max\x18\x02 \x01(\x05R\x03max\"\xa8\x01\n" +
+	"\x03max\x18\x02 \x01(\x05R\x03max\"\xc0\x01\n" +
 	"\x06Window\x12\x1e\n" +
 	"\n" +
 	"capability\x18\x01 \x01(\tR\n" +
-	"capability\x12\x1d\n" +
-	"\n" +
-	"world_size\x18\x02 \x01(\x05R\tworldSize\x12\x12\n" +
+	"capability\x125\n" +
+	"\vworld_sizes\x18\x02 \x01(\v2\x14.weir.plugin.v1.SpanR\n" +
+	"worldSizes\x12\x12\n" +
 	"\x04mode\x18\x03 \x01(\tR\x04mode\x12+\n" +
 	"\x05range\x18\x04 \x01(\v2\x15.weir.plugin.v1.RangeR\x05range\x12\x1e\n" +
 	"\n" +
@@ -2698,47 +2699,50 @@ func file_pluginv1_plugin_proto_rawDescGZIP() []byte {
 	return file_pluginv1_plugin_proto_rawDescData
 }
 
-var file_pluginv1_plugin_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_pluginv1_plugin_proto_msgTypes = make([]protoimpl.MessageInfo, 34)
-var file_pluginv1_plugin_proto_goTypes = []any{
-	(Step_Kind)(0),           // 0: weir.plugin.v1.Step.Kind
-	(Place_Where)(0),         // 1: weir.plugin.v1.Place.Where
-	(*DescribeRequest)(nil),  // 2: weir.plugin.v1.DescribeRequest
-	(*DescribeResponse)(nil), // 3: weir.plugin.v1.DescribeResponse
-	(*Backend)(nil),          // 4: weir.plugin.v1.Backend
-	(*Requirements)(nil),     // 5: weir.plugin.v1.Requirements
-	(*Span)(nil),             // 6: weir.plugin.v1.Span
-	(*Window)(nil),           // 7: weir.plugin.v1.Window
-	(*Range)(nil),            // 8: weir.plugin.v1.Range
-	(*Library)(nil),          // 9: weir.plugin.v1.Library
-	(*Class)(nil),            // 10: weir.plugin.v1.Class
-	(*Group)(nil),            // 11: weir.plugin.v1.Group
-	(*LinkRow)(nil),          // 12: weir.plugin.v1.LinkRow
-	(*Rank)(nil),             // 13: weir.plugin.v1.Rank
-	(*Device)(nil),           // 14: weir.plugin.v1.Device
-	(*AcceptRequest)(nil),    // 15: weir.plugin.v1.AcceptRequest
-	(*AcceptResponse)(nil),   // 16: weir.plugin.v1.AcceptResponse
-	(*Verdict)(nil),          // 17: weir.plugin.v1.Verdict
-	(*Reason)(nil),           // 18: weir.plugin.v1.Reason
-	(*PlanRequest)(nil),      // 19: weir.plugin.v1.PlanRequest
-	(*PlanResponse)(nil),     // 20: weir.plugin.v1.PlanResponse
-	(*Plan)(nil),             // 21: weir.plugin.v1.Plan
-	(*Schedule)(nil),         // 22: weir.plugin.v1.Schedule
-	(*Program)(nil),          // 23: weir.plugin.v1.Program
-	(*Step)(nil),             // 24: weir.plugin.v1.Step
-	(*Place)(nil),            // 25: weir.plugin.v1.Place
-	(*Kernel)(nil),           // 26: weir.plugin.v1.Kernel
-	(*Launch)(nil),           // 27: weir.plugin.v1.Launch
-	(*NcclLibrary)(nil),      // 28: weir.plugin.v1.NcclLibrary
-	(*Worker)(nil),           // 29: weir.plugin.v1.Worker
-	(*ReleaseRequest)(nil),   // 30: weir.plugin.v1.ReleaseRequest
-	(*ReleaseResponse)(nil),  // 31: weir.plugin.v1.ReleaseResponse
-	(*AttachRequest)(nil),    // 32: weir.plugin.v1.AttachRequest
-	(*AttachResponse)(nil),   // 33: weir.plugin.v1.AttachResponse
-	(*DetachRequest)(nil),    // 34: weir.plugin.v1.DetachRequest
-	(*DetachResponse)(nil),   // 35: weir.plugin.v1.DetachResponse
-	(*structpb.Struct)(nil),  // 36: google.protobuf.Struct
-}
+var (
+	file_pluginv1_plugin_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
+	file_pluginv1_plugin_proto_msgTypes  = make([]protoimpl.MessageInfo, 34)
+	file_pluginv1_plugin_proto_goTypes   = []any{
+		Step_Kind(0),             // 0: weir.plugin.v1.Step.Kind
+		Place_Where(0),           // 1: weir.plugin.v1.Place.Where
+		(*DescribeRequest)(nil),  // 2: weir.plugin.v1.DescribeRequest
+		(*DescribeResponse)(nil), // 3: weir.plugin.v1.DescribeResponse
+		(*Backend)(nil),          // 4: weir.plugin.v1.Backend
+		(*Requirements)(nil),     // 5: weir.plugin.v1.Requirements
+		(*Span)(nil),             // 6: weir.plugin.v1.Span
+		(*Window)(nil),           // 7: weir.plugin.v1.Window
+		(*Range)(nil),            // 8: weir.plugin.v1.Range
+		(*Library)(nil),          // 9: weir.plugin.v1.Library
+		(*Class)(nil),            // 10: weir.plugin.v1.Class
+		(*Group)(nil),            // 11: weir.plugin.v1.Group
+		(*LinkRow)(nil),          // 12: weir.plugin.v1.LinkRow
+		(*Rank)(nil),             // 13: weir.plugin.v1.Rank
+		(*Device)(nil),           // 14: weir.plugin.v1.Device
+		(*AcceptRequest)(nil),    // 15: weir.plugin.v1.AcceptRequest
+		(*AcceptResponse)(nil),   // 16: weir.plugin.v1.AcceptResponse
+		(*Verdict)(nil),          // 17: weir.plugin.v1.Verdict
+		(*Reason)(nil),           // 18: weir.plugin.v1.Reason
+		(*PlanRequest)(nil),      // 19: weir.plugin.v1.PlanRequest
+		(*PlanResponse)(nil),     // 20: weir.plugin.v1.PlanResponse
+		(*Plan)(nil),             // 21: weir.plugin.v1.Plan
+		(*Schedule)(nil),         // 22: weir.plugin.v1.Schedule
+		(*Program)(nil),          // 23: weir.plugin.v1.Program
+		(*Step)(nil),             // 24: weir.plugin.v1.Step
+		(*Place)(nil),            // 25: weir.plugin.v1.Place
+		(*Kernel)(nil),           // 26: weir.plugin.v1.Kernel
+		(*Launch)(nil),           // 27: weir.plugin.v1.Launch
+		(*NcclLibrary)(nil),      // 28: weir.plugin.v1.NcclLibrary
+		(*Worker)(nil),           // 29: weir.plugin.v1.Worker
+		(*ReleaseRequest)(nil),   // 30: weir.plugin.v1.ReleaseRequest
+		(*ReleaseResponse)(nil),  // 31: weir.plugin.v1.ReleaseResponse
+		(*AttachRequest)(nil),    // 32: weir.plugin.v1.AttachRequest
+		(*AttachResponse)(nil),   // 33: weir.plugin.v1.AttachResponse
+		(*DetachRequest)(nil),    // 34: weir.plugin.v1.DetachRequest
+		(*DetachResponse)(nil),   // 35: weir.plugin.v1.DetachResponse
+		(*structpb.Struct)(nil),  // 36: google.protobuf.Struct
+	}
+)
+
 var file_pluginv1_plugin_proto_depIdxs = []int32{
 	36, // 0: weir.plugin.v1.DescribeRequest.settings:type_name -> google.protobuf.Struct
 	4,  // 1: weir.plugin.v1.DescribeResponse.backends:type_name -> weir.plugin.v1.Backend
@@ -2746,48 +2750,49 @@ var file_pluginv1_plugin_proto_depIdxs = []int32{
 	6,  // 3: weir.plugin.v1.Requirements.world_sizes:type_name -> weir.plugin.v1.Span
 	9,  // 4: weir.plugin.v1.Requirements.libraries:type_name -> weir.plugin.v1.Library
 	7,  // 5: weir.plugin.v1.Requirements.windows:type_name -> weir.plugin.v1.Window
-	8,  // 6: weir.plugin.v1.Window.range:type_name -> weir.plugin.v1.Range
-	13, // 7: weir.plugin.v1.Group.ranks:type_name -> weir.plugin.v1.Rank
-	12, // 8: weir.plugin.v1.Group.links:type_name -> weir.plugin.v1.LinkRow
-	14, // 9: weir.plugin.v1.Rank.device:type_name -> weir.plugin.v1.Device
-	9,  // 10: weir.plugin.v1.Rank.libraries:type_name -> weir.plugin.v1.Library
-	11, // 11: weir.plugin.v1.AcceptRequest.group:type_name -> weir.plugin.v1.Group
-	10, // 12: weir.plugin.v1.AcceptRequest.class:type_name -> weir.plugin.v1.Class
-	17, // 13: weir.plugin.v1.AcceptResponse.verdict:type_name -> weir.plugin.v1.Verdict
-	8,  // 14: weir.plugin.v1.Verdict.ranges:type_name -> weir.plugin.v1.Range
-	18, // 15: weir.plugin.v1.Verdict.reasons:type_name -> weir.plugin.v1.Reason
-	11, // 16: weir.plugin.v1.PlanRequest.group:type_name -> weir.plugin.v1.Group
-	10, // 17: weir.plugin.v1.PlanRequest.class:type_name -> weir.plugin.v1.Class
-	8,  // 18: weir.plugin.v1.PlanRequest.ranges:type_name -> weir.plugin.v1.Range
-	21, // 19: weir.plugin.v1.PlanResponse.plan:type_name -> weir.plugin.v1.Plan
-	22, // 20: weir.plugin.v1.Plan.schedule:type_name -> weir.plugin.v1.Schedule
-	26, // 21: weir.plugin.v1.Plan.kernel:type_name -> weir.plugin.v1.Kernel
-	28, // 22: weir.plugin.v1.Plan.library:type_name -> weir.plugin.v1.NcclLibrary
-	29, // 23: weir.plugin.v1.Plan.worker:type_name -> weir.plugin.v1.Worker
-	23, // 24: weir.plugin.v1.Schedule.programs:type_name -> weir.plugin.v1.Program
-	24, // 25: weir.plugin.v1.Program.steps:type_name -> weir.plugin.v1.Step
-	0,  // 26: weir.plugin.v1.Step.kind:type_name -> weir.plugin.v1.Step.Kind
-	25, // 27: weir.plugin.v1.Step.dst:type_name -> weir.plugin.v1.Place
-	25, // 28: weir.plugin.v1.Step.srcs:type_name -> weir.plugin.v1.Place
-	1,  // 29: weir.plugin.v1.Place.where:type_name -> weir.plugin.v1.Place.Where
-	27, // 30: weir.plugin.v1.Kernel.launches:type_name -> weir.plugin.v1.Launch
-	2,  // 31: weir.plugin.v1.PluginService.Describe:input_type -> weir.plugin.v1.DescribeRequest
-	15, // 32: weir.plugin.v1.PluginService.Accept:input_type -> weir.plugin.v1.AcceptRequest
-	19, // 33: weir.plugin.v1.PluginService.Plan:input_type -> weir.plugin.v1.PlanRequest
-	30, // 34: weir.plugin.v1.PluginService.Release:input_type -> weir.plugin.v1.ReleaseRequest
-	32, // 35: weir.plugin.v1.PluginService.Attach:input_type -> weir.plugin.v1.AttachRequest
-	34, // 36: weir.plugin.v1.PluginService.Detach:input_type -> weir.plugin.v1.DetachRequest
-	3,  // 37: weir.plugin.v1.PluginService.Describe:output_type -> weir.plugin.v1.DescribeResponse
-	16, // 38: weir.plugin.v1.PluginService.Accept:output_type -> weir.plugin.v1.AcceptResponse
-	20, // 39: weir.plugin.v1.PluginService.Plan:output_type -> weir.plugin.v1.PlanResponse
-	31, // 40: weir.plugin.v1.PluginService.Release:output_type -> weir.plugin.v1.ReleaseResponse
-	33, // 41: weir.plugin.v1.PluginService.Attach:output_type -> weir.plugin.v1.AttachResponse
-	35, // 42: weir.plugin.v1.PluginService.Detach:output_type -> weir.plugin.v1.DetachResponse
-	37, // [37:43] is the sub-list for method output_type
-	31, // [31:37] is the sub-list for method input_type
-	31, // [31:31] is the sub-list for extension type_name
-	31, // [31:31] is the sub-list for extension extendee
-	0,  // [0:31] is the sub-list for field type_name
+	6,  // 6: weir.plugin.v1.Window.world_sizes:type_name -> weir.plugin.v1.Span
+	8,  // 7: weir.plugin.v1.Window.range:type_name -> weir.plugin.v1.Range
+	13, // 8: weir.plugin.v1.Group.ranks:type_name -> weir.plugin.v1.Rank
+	12, // 9: weir.plugin.v1.Group.links:type_name -> weir.plugin.v1.LinkRow
+	14, // 10: weir.plugin.v1.Rank.device:type_name -> weir.plugin.v1.Device
+	9,  // 11: weir.plugin.v1.Rank.libraries:type_name -> weir.plugin.v1.Library
+	11, // 12: weir.plugin.v1.AcceptRequest.group:type_name -> weir.plugin.v1.Group
+	10, // 13: weir.plugin.v1.AcceptRequest.class:type_name -> weir.plugin.v1.Class
+	17, // 14: weir.plugin.v1.AcceptResponse.verdict:type_name -> weir.plugin.v1.Verdict
+	8,  // 15: weir.plugin.v1.Verdict.ranges:type_name -> weir.plugin.v1.Range
+	18, // 16: weir.plugin.v1.Verdict.reasons:type_name -> weir.plugin.v1.Reason
+	11, // 17: weir.plugin.v1.PlanRequest.group:type_name -> weir.plugin.v1.Group
+	10, // 18: weir.plugin.v1.PlanRequest.class:type_name -> weir.plugin.v1.Class
+	8,  // 19: weir.plugin.v1.PlanRequest.ranges:type_name -> weir.plugin.v1.Range
+	21, // 20: weir.plugin.v1.PlanResponse.plan:type_name -> weir.plugin.v1.Plan
+	22, // 21: weir.plugin.v1.Plan.schedule:type_name -> weir.plugin.v1.Schedule
+	26, // 22: weir.plugin.v1.Plan.kernel:type_name -> weir.plugin.v1.Kernel
+	28, // 23: weir.plugin.v1.Plan.library:type_name -> weir.plugin.v1.NcclLibrary
+	29, // 24: weir.plugin.v1.Plan.worker:type_name -> weir.plugin.v1.Worker
+	23, // 25: weir.plugin.v1.Schedule.programs:type_name -> weir.plugin.v1.Program
+	24, // 26: weir.plugin.v1.Program.steps:type_name -> weir.plugin.v1.Step
+	0,  // 27: weir.plugin.v1.Step.kind:type_name -> weir.plugin.v1.Step.Kind
+	25, // 28: weir.plugin.v1.Step.dst:type_name -> weir.plugin.v1.Place
+	25, // 29: weir.plugin.v1.Step.srcs:type_name -> weir.plugin.v1.Place
+	1,  // 30: weir.plugin.v1.Place.where:type_name -> weir.plugin.v1.Place.Where
+	27, // 31: weir.plugin.v1.Kernel.launches:type_name -> weir.plugin.v1.Launch
+	2,  // 32: weir.plugin.v1.PluginService.Describe:input_type -> weir.plugin.v1.DescribeRequest
+	15, // 33: weir.plugin.v1.PluginService.Accept:input_type -> weir.plugin.v1.AcceptRequest
+	19, // 34: weir.plugin.v1.PluginService.Plan:input_type -> weir.plugin.v1.PlanRequest
+	30, // 35: weir.plugin.v1.PluginService.Release:input_type -> weir.plugin.v1.ReleaseRequest
+	32, // 36: weir.plugin.v1.PluginService.Attach:input_type -> weir.plugin.v1.AttachRequest
+	34, // 37: weir.plugin.v1.PluginService.Detach:input_type -> weir.plugin.v1.DetachRequest
+	3,  // 38: weir.plugin.v1.PluginService.Describe:output_type -> weir.plugin.v1.DescribeResponse
+	16, // 39: weir.plugin.v1.PluginService.Accept:output_type -> weir.plugin.v1.AcceptResponse
+	20, // 40: weir.plugin.v1.PluginService.Plan:output_type -> weir.plugin.v1.PlanResponse
+	31, // 41: weir.plugin.v1.PluginService.Release:output_type -> weir.plugin.v1.ReleaseResponse
+	33, // 42: weir.plugin.v1.PluginService.Attach:output_type -> weir.plugin.v1.AttachResponse
+	35, // 43: weir.plugin.v1.PluginService.Detach:output_type -> weir.plugin.v1.DetachResponse
+	38, // [38:44] is the sub-list for method output_type
+	32, // [32:38] is the sub-list for method input_type
+	32, // [32:32] is the sub-list for extension type_name
+	32, // [32:32] is the sub-list for extension extendee
+	0,  // [0:32] is the sub-list for field type_name
 }
 
 func init() { file_pluginv1_plugin_proto_init() }

@@ -195,15 +195,21 @@ type Sample struct {
 }
 
 // Samples returns those taken since the given number of samples, and the number now. Older ones than the ring holds
-// are lost.
+// are lost, and so are those that the rank overwrote or may have been overwriting meanwhile.
 func (b *Board) Samples(rank int, since uint64) (samples []Sample, now uint64) {
 	now = atomic.LoadUint64(b.rank(rank, offSampleHead))
-	if now-since > numSamples {
-		since = now - numSamples
-	}
-	for ; since != now; since++ {
+	since = max(since, oldest(now))
+	first := since
+	for ; since < now; since++ {
 		v := atomic.LoadUint64(b.rank(rank, offSamples+8*int(since%numSamples)))
 		samples = append(samples, Sample{Counter: uint32(v >> 40), Ns: int64(v & (1<<40 - 1))})
 	}
+	if lost := oldest(atomic.LoadUint64(b.rank(rank, offSampleHead))); lost > first {
+		samples = samples[min(lost-first, uint64(len(samples))):]
+	}
 	return samples, now
 }
+
+// oldest is the first sample that is safe to read when the ring's head is at the given one, whose slot may be being
+// written.
+func oldest(head uint64) uint64 { return max(head, numSamples-1) - (numSamples - 1) }

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"runtime"
 	"sync"
 	"time"
 
@@ -28,7 +29,8 @@ const (
 type Conn struct {
 	socket *net.UnixConn
 
-	sendMu sync.Mutex
+	sendMu      sync.Mutex
+	sendTimeout time.Duration
 
 	pending []byte // received, not yet returned
 	files   []*os.File
@@ -37,10 +39,11 @@ type Conn struct {
 
 // NewConn wraps a connected stream socket.
 func NewConn(socket *net.UnixConn) *Conn {
-	return &Conn{socket: socket, buf: make([]byte, 64<<10)}
+	return &Conn{socket: socket, sendTimeout: sendTimeout, buf: make([]byte, 64<<10)}
 }
 
-// Send writes a message and the descriptors that go with it. It gives up when the peer does not read for ten seconds.
+// Send writes a message and the descriptors that go with it. It gives up when the peer does not read for ten seconds. A
+// message written in part is the last: the peer sees the connection end inside it, and every later Send fails.
 func (c *Conn) Send(m proto.Message, files ...*os.File) error {
 	body, err := proto.Marshal(m)
 	if err != nil {
@@ -61,7 +64,7 @@ func (c *Conn) Send(m proto.Message, files ...*os.File) error {
 	}
 	c.sendMu.Lock()
 	defer c.sendMu.Unlock()
-	if err := c.socket.SetWriteDeadline(time.Now().Add(sendTimeout)); err != nil {
+	if err := c.socket.SetWriteDeadline(time.Now().Add(c.sendTimeout)); err != nil {
 		return err
 	}
 	n, _, err := c.socket.WriteMsgUnix(frame, oob, nil)
@@ -69,6 +72,10 @@ func (c *Conn) Send(m proto.Message, files ...*os.File) error {
 		var m int
 		m, err = c.socket.Write(frame[n:])
 		n += m
+	}
+	runtime.KeepAlive(files)
+	if err != nil && n > 0 {
+		_ = c.socket.CloseWrite() // another message would be read as the rest of this one
 	}
 	return err
 }

@@ -1,0 +1,57 @@
+package tests
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"os/exec"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+)
+
+// TestAgentServesRanksOfAnotherLauncher starts an agent, then two jobs as a launcher of one's own would.
+func TestAgentServesRanksOfAnotherLauncher(t *testing.T) {
+	folder := runFolder(t)
+	agent := weir(t, folder, nil, "agent", "--ranks", "2", "--quiet")
+	stdout, err := agent.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := agent.Start(); err != nil {
+		t.Fatal(err)
+	}
+	var variables []string
+	lines := bufio.NewScanner(stdout)
+	for len(variables) < 2 && lines.Scan() {
+		variables = append(variables, lines.Text())
+	}
+	if len(variables) != 2 || !strings.HasPrefix(variables[0], "WEIR_AGENT_SOCKET="+folder) || variables[1] != "WEIR_WORLD_SIZE=2" {
+		t.Fatalf("the agent printed %q", variables)
+	}
+	for range 2 {
+		var wg sync.WaitGroup
+		for r := range 2 {
+			wg.Go(func() {
+				cmd := exec.CommandContext(t.Context(), bin+"/programs/calls", "-calls", "10")
+				cmd.Env = append(variables, fmt.Sprintf("WEIR_RANK=%d", r))
+				out, err := cmd.CombinedOutput()
+				if err != nil || !strings.Contains(string(out), "10 calls") {
+					t.Errorf("rank %d: %v\n%s", r, err, out)
+				}
+			})
+		}
+		wg.Wait()
+	}
+	if err := agent.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	var exit *exec.ExitError
+	if err := agent.Wait(); !errors.As(err, &exit) || exit.ExitCode() != 143 {
+		t.Errorf("the agent ended with %v, want code 143", err)
+	}
+	if left := leftovers(folder); len(left) > 0 {
+		t.Errorf("left behind: %v", left)
+	}
+}
