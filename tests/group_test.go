@@ -9,10 +9,12 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+	"unsafe"
 
 	"github.com/google/go-cmp/cmp"
 	"go.opentelemetry.io/otel/trace/noop"
@@ -82,6 +84,13 @@ type job struct {
 	agent   *agent.Agent
 	mu      sync.Mutex
 	decided []agent.Resolved
+}
+
+// all are the decisions so far.
+func (j *job) all() []agent.Resolved {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return slices.Clone(j.decided)
 }
 
 func startAgent(t testing.TB, world int, change func(*agent.Options), candidates ...dispatch.Candidate) *job {
@@ -183,8 +192,8 @@ func TestGroupsAllReduce(t *testing.T) {
 				}
 				return nil
 			}))
-			if len(j.decided) != 1 {
-				t.Errorf("%d decisions for one class, want 1", len(j.decided))
+			if all := j.all(); len(all) != 1 {
+				t.Errorf("%d decisions for one class, want 1", len(all))
 			}
 		})
 	}
@@ -234,7 +243,7 @@ func TestDecisionDoesNotDependOnWhoAsksFirst(t *testing.T) {
 			}
 			return sumIsRight(s.World(), 100)
 		}))
-		decisions = append(decisions, j.decided[0].Decision)
+		decisions = append(decisions, j.all()[0].Decision)
 	}
 	for _, d := range decisions[1:] {
 		if diff := cmp.Diff(decisions[0], d, cmp.AllowUnexported(dispatch.Table{})); diff != "" {
@@ -263,7 +272,7 @@ func TestCascadeGoesOn(t *testing.T) {
 			f.info.Priority = 1
 			j := startAgent(t, 3, nil, candidate("broken", f), candidate("flat", &fake{}))
 			noErrors(t, j.each(t, 3, func(s *rank.Session) error { return sumIsRight(s.World(), 3000) }))
-			d := j.decided[0].Decision
+			d := j.all()[0].Decision
 			if v := d.Answers[0].Verdict; d.Answers[0].Backend != "broken" || v.Kind != backend.Decline {
 				t.Errorf("first answer is %s: %s, want broken: decline", d.Answers[0].Backend, v)
 			}
@@ -361,13 +370,15 @@ func TestBadArguments(t *testing.T) {
 	j := startAgent(t, 2, nil, candidate("flat", &fake{}))
 	noErrors(t, j.each(t, 2, func(s *rank.Session) error {
 		g, b := s.World(), make([]float32, 16)
+		words := make([]uint32, 3)
+		unaligned := unsafe.Slice((*byte)(unsafe.Add(unsafe.Pointer(&words[0]), 1)), 8)
 		for words, err := range map[string]error{
 			"dst has 2 elements and src 3": rank.AllReduce(g, b[:2], b[4:7], collective.Sum),
 			"no elements":                  rank.AllReduce(g, b[:0], b[:0], collective.Sum),
 			"overlap in part":              rank.AllReduce(g, b[:4], b[2:6], collective.Sum),
 			"unknown reduce op":            rank.AllReduce(g, b, b, collective.Op(9)),
 			"not a whole number of":        rank.AllReduceBytes(g, make([]byte, 6), make([]byte, 6), collective.Float32, collective.Sum),
-			"multiple of 4 bytes":          rank.AllReduceBytes(g, make([]byte, 9)[1:], make([]byte, 8), collective.Float32, collective.Sum),
+			"multiple of 4 bytes":          rank.AllReduceBytes(g, unaligned, make([]byte, 8), collective.Float32, collective.Sum),
 			"unknown data type":            rank.AllReduceBytes(g, nil, nil, collective.DataType(99), collective.Sum),
 		} {
 			if err == nil || !strings.Contains(err.Error(), words) {

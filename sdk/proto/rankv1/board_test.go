@@ -203,7 +203,7 @@ func TestBoardSamples(t *testing.T) {
 // TestBoardSamplesWhileTaken holds that a sample is read once or not at all, however fast the rank is.
 func TestBoardSamplesWhileTaken(t *testing.T) {
 	agent, rank := boards(t, 1)
-	const last = 200_000
+	const last = 1_000_000
 	go func() {
 		for i := int64(1); i <= last; i++ {
 			rank.Sample(0, uint32(i%1000), i)

@@ -255,6 +255,9 @@ func TestConnPeerThatDoesNotRead(t *testing.T) {
 	if err := a.Send(message(2, 0)); err == nil {
 		t.Error("a message went out in the middle of another")
 	}
+	if err := b.SetReceiveDeadline(time.Now().Add(10 * time.Second)); err != nil {
+		t.Fatal(err)
+	}
 	if err := b.Receive(&FromRank{}); !errors.Is(err, io.ErrUnexpectedEOF) {
 		t.Errorf("the peer received %v, want an unexpected EOF", err)
 	}
