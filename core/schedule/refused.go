@@ -2,7 +2,6 @@ package schedule
 
 import (
 	"fmt"
-	"strings"
 
 	"github.com/weir-project/weir/core/plan"
 )
@@ -36,7 +35,5 @@ func (r *Refused) Error() string {
 	return fmt.Sprintf("schedule: rank %d%s, tile %d: %s", r.At.Rank, r.step, r.At.Tile, r.Problem)
 }
 
-// Detail is Error and, where there is more to say, a few more lines: how the ranks come there.
-func (r *Refused) Detail() string {
-	return strings.Join(append([]string{r.Error()}, r.details...), "\n")
-}
+// Details are further lines, where there is more to say: how the ranks come there.
+func (r *Refused) Details() []string { return r.details }

@@ -10,8 +10,7 @@ import (
 // ranks is a set of up to plan.MaxWorld ranks.
 type ranks [plan.MaxWorld / 64]uint64
 
-func (r *ranks) add(rank int)      { r[rank/64] |= 1 << (rank % 64) }
-func (r *ranks) has(rank int) bool { return r[rank/64]&(1<<(rank%64)) != 0 }
+func (r *ranks) add(rank int) { r[rank/64] |= 1 << (rank % 64) }
 
 // first is the smallest rank that has the property; every set asked has one.
 func (r *ranks) first() int {
@@ -131,7 +130,7 @@ func (x *element) combine(e Event, t *plan.Step) value {
 		v := *x.at(e.Rank, src)
 		switch twice := sum.of.and(&v.of); {
 		case v.fault == unwritten:
-			return x.wrong(e, "reads %s, which nobody has written%s", place(src), x.where())
+			return x.wrong(e, "reads %s, which nobody has written by then%s", place(src), x.where())
 		case x.inPlace && src.Where == plan.In && x.wrote[e.Rank] >= 0 && (v.final || v.fault != nil || v.of != only(e.Rank)):
 			return x.wrong(e, "reads in after step %d has written out%s: in a call in place they are the same memory", x.wrote[e.Rank], x.where())
 		case v.fault != nil:

@@ -65,9 +65,9 @@ func places(all []plan.Place) []string {
 }
 
 // List writes the memory and the programs of a schedule as text.
-func List(w io.Writer, s *plan.Schedule) error {
+func List(w io.Writer, title string, s *plan.Schedule) error {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%d ranks; %s; %d bytes of shared memory\n", len(s.Programs), shape(s), s.SharedBytes())
+	fmt.Fprintf(&b, "%s: %s; %d bytes of shared memory in all\n", title, shape(s), s.SharedBytes())
 	for rank, program := range s.Programs {
 		fmt.Fprintf(&b, "\nrank %d, for every tile:\n", rank)
 		for i, t := range program {
@@ -80,8 +80,19 @@ func List(w io.Writer, s *plan.Schedule) error {
 
 // shape is the memory that a schedule asks for, in words.
 func shape(s *plan.Schedule) string {
-	return fmt.Sprintf("tiles of %d bytes in %s; each rank owns %s (in %s) and %s", s.TileBytes, plural(s.Chunks, "chunk"),
+	return fmt.Sprintf("tiles of up to %s in %s; each rank owns %s (in %s) and %s", size(s.TileBytes), plural(s.Chunks, "chunk"),
 		plural(s.Slots, "slot"), plural(s.Buffers, "copy"), plural(s.Signals, "signal"))
+}
+
+// size is a byte count in the largest unit that divides it.
+func size(bytes int64) string {
+	switch {
+	case bytes > 0 && bytes%(1<<20) == 0:
+		return fmt.Sprintf("%d MiB", bytes>>20)
+	case bytes > 0 && bytes%(1<<10) == 0:
+		return fmt.Sprintf("%d KiB", bytes>>10)
+	}
+	return fmt.Sprintf("%d bytes", bytes)
 }
 
 func plural(n int, noun string) string {
