@@ -120,6 +120,7 @@ Begin with:
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		Args:          cobra.NoArgs,
+		RunE:          func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
 	root.SetOut(a.stdout)
 	root.SetErr(a.stderr)

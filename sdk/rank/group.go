@@ -34,7 +34,6 @@ type Group struct {
 
 	mu        sync.Mutex // of what follows; never held in a decided call
 	instances map[uint64]*instance
-	closed    bool
 }
 
 // The states of a group's busy word.
