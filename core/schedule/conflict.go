@@ -118,14 +118,12 @@ func (p *proof) ordered(w *walk, u *touch, e Event, at plan.Place, write bool) e
 // race words the counter-example: the reader, or else the one of the earlier tile, is where it happens.
 func (p *proof) race(a Event, aWrites bool, b Event, bWrites bool, at plan.Place) error {
 	if aWrites && !bWrites {
-		a, b, aWrites, bWrites = b, a, false, true
+		a, b, aWrites = b, a, false
 	}
 	verb := map[bool]string{true: "writes", false: "reads"}[aWrites]
 	what := "writing"
 	if a.Tile < b.Tile {
 		what = "overwriting"
-	} else if !bWrites {
-		what = "reading"
 	}
 	when := fmt.Sprintf("for tile %d", b.Tile)
 	if b.Tile == a.Tile {
