@@ -71,6 +71,19 @@ func wrong(world int) (plan.Plan, error) {
 	}), nil
 }
 
+// hasty is flat whose rank 1 does not wait for rank 0.
+func hasty(world int) (plan.Plan, error) {
+	p, err := flat(world)
+	program := p.(*plan.Schedule).Programs[1]
+	for i, t := range program {
+		if t.Kind == plan.Wait && t.Rank == 0 {
+			p.(*plan.Schedule).Programs[1] = slices.Delete(program, i, i+1)
+			break
+		}
+	}
+	return p, err
+}
+
 func candidate(name string, f *fake) dispatch.Candidate {
 	f.info.Name, f.info.Kind = name, plan.ScheduleKind
 	if f.plan == nil {
@@ -256,6 +269,7 @@ func TestCascadeGoesOn(t *testing.T) {
 	broken := errors.New("out of ideas")
 	for name, f := range map[string]*fake{
 		"wrong sum":       {plan: wrong},
+		"missing wait":    {plan: hasty},
 		"plan fails":      {plan: func(int) (plan.Plan, error) { return nil, broken }},
 		"no plan":         {plan: func(int) (plan.Plan, error) { return nil, nil }},
 		"impossible plan": {plan: func(int) (plan.Plan, error) { return &plan.Schedule{TileBytes: 1}, nil }},
@@ -277,12 +291,21 @@ func TestCascadeGoesOn(t *testing.T) {
 				t.Errorf("first answer is %s: %s, want broken: decline", d.Answers[0].Backend, v)
 			}
 			want := map[string]backend.Code{
-				"wrong sum": backend.SelfTestFailed, "plan fails": backend.Other, "no plan": backend.PlanRejected,
+				"wrong sum": backend.PlanRejected, "missing wait": backend.PlanRejected, "plan fails": backend.Other, "no plan": backend.PlanRejected,
 				"impossible plan": backend.PlanRejected, "other kind": backend.PlanRejected, "huge plan": backend.PlanRejected,
 				"accept fails": backend.Other, "nonsense": backend.Other,
 			}[name]
-			if got := d.Answers[0].Verdict.Reasons[0].Code; got != want {
-				t.Errorf("code %s, want %s: %s", got, want, d.Answers[0].Verdict)
+			reason := d.Answers[0].Verdict.Reasons[0]
+			if reason.Code != want {
+				t.Errorf("code %s, want %s: %s", reason.Code, want, d.Answers[0].Verdict)
+			}
+			text := map[string]string{
+				"wrong sum": "rank 0, step 4 (reduce out <- slot 0 of rank 0, slot 0 of rank 1, slot 0 of rank 0, final), tile 1: adds the contribution of rank 0 twice",
+				"missing wait": "rank 1, step 3 (reduce out <- slot 0 of ranks 0..2, final), tile 1: reads slot 0 of rank 0, " +
+					"which rank 0 may be writing in its step 0 (copy slot 0 of rank 0 <- in) for the same tile: nothing orders the two",
+			}[name]
+			if !strings.Contains(reason.Text, text) {
+				t.Errorf("text %q, want %q in it", reason.Text, text)
 			}
 		})
 	}

@@ -17,6 +17,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/weir-project/weir/core/dispatch"
+	"github.com/weir-project/weir/core/schedule"
 	"github.com/weir-project/weir/core/topology"
 	"github.com/weir-project/weir/engine/telemetry"
 	"github.com/weir-project/weir/sdk/proto/rankv1"
@@ -61,6 +62,7 @@ type Agent struct {
 	opts     Options
 	listener *net.UnixListener
 	done     chan struct{} // closed by Close
+	prover   *schedule.Prover
 	wg       sync.WaitGroup
 
 	mu        sync.Mutex
@@ -74,6 +76,9 @@ type Agent struct {
 	decidedMu sync.Mutex
 }
 
+// provenSchedules is how many schedules an agent remembers the proof of: some for each size of group and backend.
+const provenSchedules = 256
+
 // Listen starts an agent.
 func Listen(opts Options) (*Agent, error) {
 	if opts.WorldSize < 1 {
@@ -86,7 +91,7 @@ func Listen(opts Options) (*Agent, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listen for ranks: %w", err)
 	}
-	a := &Agent{opts: opts, listener: l, members: map[*member]bool{}, groups: map[*group]bool{}, done: make(chan struct{})}
+	a := &Agent{opts: opts, listener: l, members: map[*member]bool{}, groups: map[*group]bool{}, done: make(chan struct{}), prover: schedule.NewProver(provenSchedules)}
 	a.job = newJob(a)
 	a.wg.Go(a.accept)
 	a.wg.Go(a.collect)

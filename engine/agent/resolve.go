@@ -201,6 +201,11 @@ func (r *resolution) plan(ctx context.Context, d dispatch.Decision, i int) (plan
 		if err := p.Validate(len(r.group.ranks)); err != nil {
 			return nil, &backend.Fault{Code: backend.PlanRejected, Rank: backend.AnyRank, Err: err}
 		}
+		if s, ok := p.(*plan.Schedule); ok {
+			if err := r.group.job.agent.prover.Prove(s); err != nil {
+				return nil, &backend.Fault{Code: backend.PlanRejected, Rank: backend.AnyRank, Err: err}
+			}
+		}
 		return p, nil
 	})
 }

@@ -128,7 +128,7 @@ Begin with:
 		return usageError{fmt.Errorf("%w (see `%s --help`)", err, c.CommandPath())}
 	})
 	root.CompletionOptions.HiddenDefaultCmd = true
-	root.AddCommand(a.run(), a.agent(), a.explain(), a.plugins(), a.config(), a.version(), a.reap())
+	root.AddCommand(a.run(), a.agent(), a.explain(), a.plugins(), a.schedule(), a.config(), a.version(), a.reap())
 	markUsage(root)
 	return root
 }
