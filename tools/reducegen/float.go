@@ -99,15 +99,19 @@ func (a algorithm) float16(op binary) algorithm {
 // nothing has to be moved between lanes.
 //
 // Rounding adds just under half of the last bit that stays, and that bit. A NaN needs no care: those that arise from
-// bfloat16 inputs have nothing in the bits that are dropped. AVX-512's own conversion is of no use, since it takes
-// subnormals for zero.
+// bfloat16 inputs have nothing in the bits that are dropped. AVX-512's own conversion is of no use: it takes subnormals
+// for zero, and finding those out costs what it would save.
 func (a algorithm) bfloat16(op binary) algorithm {
-	var upper, bias, one reg.VecVirtual
+	var upper, bias, lowest, minus reg.VecVirtual // lowest is the last bit that stays, where it is looked at
 	a.setup = func(f *function) {
-		upper, bias, one = f.ones(), f.ones(), f.ones()
+		upper, bias, lowest = f.ones(), f.ones(), f.ones()
 		f.VPSLLD(operand.U8(16), upper, upper)
 		f.VPSRLD(operand.U8(17), bias, bias)
-		f.VPSRLD(operand.U8(31), one, one)
+		f.VPSRLD(operand.U8(31), lowest, lowest)
+		if f.vector == 64 {
+			f.VPSLLD(operand.U8(16), lowest, lowest)
+			minus = f.ones()
+		}
 	}
 	wide := func(f *function, w int, s source) (even, odd reg.VecVirtual) {
 		even, odd = f.vec(w), f.vec(w)
@@ -130,9 +134,16 @@ func (a algorithm) bfloat16(op binary) algorithm {
 	}
 	a.finish = func(f *function, w int, acc []reg.VecVirtual) reg.VecVirtual {
 		for _, r := range acc {
+			if f.vector == 64 { // one instruction less than below
+				odd := f.K()
+				f.VPTESTMD(as(lowest, w), r, odd)
+				f.VPADDD(as(bias, w), r, r)
+				f.VPSUBD(as(minus, w), r, odd, r)
+				continue
+			}
 			last := f.vec(w)
 			f.VPSRLD(operand.U8(16), r, last)
-			f.and(as(one, w), last, last)
+			f.VPAND(as(lowest, w), last, last)
 			f.VPADDD(as(bias, w), r, r)
 			f.VPADDD(last, r, r)
 		}

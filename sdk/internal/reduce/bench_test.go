@@ -8,8 +8,7 @@ import (
 	"github.com/weir-project/weir/core/collective"
 )
 
-// buffers are arrays that begin at cache lines, each after the one before by a little more, so that they do not all fall
-// into the same sets of a cache.
+// buffers are arrays that begin at pages, as slots and large allocations do.
 func buffers(count, bytes int) []unsafe.Pointer {
 	all := make([]unsafe.Pointer, count)
 	for i := range all {
@@ -17,7 +16,8 @@ func buffers(count, bytes int) []unsafe.Pointer {
 		for j := range b {
 			b[j] = byte(j) & 0x3f
 		}
-		all[i] = unsafe.Pointer(&b[i%64*64])
+		base := unsafe.Pointer(&b[0])
+		all[i] = unsafe.Add(base, -uintptr(base)&4095)
 	}
 	return all
 }

@@ -241,13 +241,7 @@ func i64MinAVX512(dst unsafe.Pointer, srcs []unsafe.Pointer, n, divide int)
 func i64MaxAVX512(dst unsafe.Pointer, srcs []unsafe.Pointer, n, divide int)
 
 //go:noescape
-func copyAVX2(dst, src unsafe.Pointer, bytes int)
-
-//go:noescape
 func copyStreamAVX2(dst, src unsafe.Pointer, bytes int)
-
-//go:noescape
-func copyAVX512(dst, src unsafe.Pointer, bytes int)
 
 //go:noescape
 func copyStreamAVX512(dst, src unsafe.Pointer, bytes int)
