@@ -9,7 +9,7 @@ import (
 // TestStoreRelease passes messages from one goroutine to another: what was written before the flag is there once the flag
 // is seen, and the receiver's answer lets the sender write the next.
 func TestStoreRelease(t *testing.T) {
-	const messages = 200_000
+	const messages = 20_000
 	var sent, seen uint64
 	var data [64]uint64
 	await := func(flag *uint64, want uint64) {
