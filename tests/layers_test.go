@@ -31,8 +31,8 @@ var layers = []layer{
 		why: "plugins and ranks of any engine use the SDK: it knows nothing of this engine",
 	},
 	{
-		of: "sdk/proto", weir: []string{"core", "sdk/proto"},
-		why: "the contracts are what both sides share, so they hold nothing of either",
+		of: "sdk/proto", weir: []string{"core", "sdk/proto", "sdk/internal/ordered"},
+		why: "the contracts are what both sides share, so they hold nothing of either (ordered is how a rank writes to the board)",
 	},
 	{
 		of: "plugins", weir: []string{"core", "sdk", "plugins"},

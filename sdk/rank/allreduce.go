@@ -3,12 +3,14 @@ package rank
 import (
 	"fmt"
 	"runtime"
+	"sync/atomic"
 	"time"
 	"unsafe"
 
 	"github.com/weir-project/weir/core/collective"
 	"github.com/weir-project/weir/core/dispatch"
 	"github.com/weir-project/weir/sdk/internal/exec"
+	"github.com/weir-project/weir/sdk/internal/ordered"
 	"github.com/weir-project/weir/sdk/proto/rankv1"
 )
 
@@ -50,13 +52,13 @@ func (g *Group) call(class collective.Class, dst, src unsafe.Pointer, bytes int6
 	if err := check(class, dst, src, bytes); err != nil {
 		return g.reject(err)
 	}
-	if !g.busy.CompareAndSwap(idle, inCall) {
+	if !g.enter() {
 		return g.busyError()
 	}
 	err := g.run(class, dst, src, bytes)
 	runtime.KeepAlive(dst)
 	runtime.KeepAlive(src)
-	g.busy.Store(idle)
+	g.exit()
 	return err
 }
 
@@ -119,10 +121,10 @@ func check(class collective.Class, dst, src unsafe.Pointer, bytes int64) error {
 // reject refuses a call. It counts as one, so that ranks that all refuse it stay in step, and is published, so that
 // ranks that do not are told.
 func (g *Group) reject(why error) error {
-	if !g.busy.CompareAndSwap(idle, inCall) {
+	if !g.enter() {
 		return g.busyError()
 	}
-	defer g.busy.Store(idle)
+	defer g.exit()
 	if e := g.dead.Load(); e != nil {
 		return e
 	}
@@ -131,8 +133,14 @@ func (g *Group) reject(why error) error {
 	return fmt.Errorf("all-reduce %d of group %s: %w", g.calls, g.id, why)
 }
 
+// enter takes the group for one call, if nobody has it.
+func (g *Group) enter() bool { return atomic.CompareAndSwapUint64(&g.busy, idle, inCall) }
+
+// exit gives the group back.
+func (g *Group) exit() { ordered.Store64(&g.busy, idle) }
+
 func (g *Group) busyError() error {
-	if g.busy.Load() == shut {
+	if atomic.LoadUint64(&g.busy) == shut {
 		return fmt.Errorf("all-reduce on group %s: %w", g.id, ErrClosed)
 	}
 	return fmt.Errorf("all-reduce on group %s: another call is in progress; a group takes one at a time, use NewGroup for more", g.id)

@@ -19,10 +19,10 @@ import (
 // Warm decides request classes before their first call. All ranks of the group call it with the same classes in the
 // same order.
 func (g *Group) Warm(ctx context.Context, classes ...collective.Class) error {
-	if !g.busy.CompareAndSwap(idle, inCall) {
+	if !g.enter() {
 		return g.busyError()
 	}
-	defer g.busy.Store(idle)
+	defer g.exit()
 	for _, c := range classes {
 		if err := c.Validate(); err != nil {
 			return err

@@ -28,8 +28,8 @@ type Group struct {
 	facts    collective.Group
 
 	tables [collective.NumClasses]atomic.Pointer[table]
-	busy   atomic.Uint32 // idle, inCall or shut
-	calls  uint64        // begun; written while busy
+	busy   uint64 // idle, inCall or shut; read and written atomically
+	calls  uint64 // begun; written while busy
 	dead   atomic.Pointer[GroupError]
 
 	mu        sync.Mutex // of what follows; never held in a decided call
@@ -39,7 +39,7 @@ type Group struct {
 
 // The states of a group's busy word.
 const (
-	idle uint32 = iota
+	idle uint64 = iota
 	inCall
 	shut
 )
@@ -142,7 +142,7 @@ func (g *Group) Exchange(ctx context.Context, data []byte) ([][]byte, error) {
 	if err := g.Err(); err != nil {
 		return nil, err
 	}
-	if g.busy.Load() == shut {
+	if atomic.LoadUint64(&g.busy) == shut {
 		return nil, fmt.Errorf("exchange in group %s: %w", g.id, ErrClosed)
 	}
 	r, err := g.session.ask(ctx, &rankv1.FromRank{Body: &rankv1.FromRank_Exchange{Exchange: &rankv1.Exchange{Group: g.id, Data: data}}})
@@ -164,8 +164,8 @@ func (g *Group) Barrier(ctx context.Context) error {
 
 // Close leaves the group. It fails while a call is in progress.
 func (g *Group) Close() error {
-	if !g.busy.CompareAndSwap(idle, shut) {
-		if g.busy.Load() == shut {
+	if !atomic.CompareAndSwapUint64(&g.busy, idle, shut) {
+		if atomic.LoadUint64(&g.busy) == shut {
 			return nil
 		}
 		return fmt.Errorf("close group %s: an all-reduce is in progress", g.id)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/weir-project/weir/core/collective"
 	"github.com/weir-project/weir/core/plan"
+	"github.com/weir-project/weir/sdk/internal/ordered"
 	"github.com/weir-project/weir/sdk/internal/reduce"
 )
 
@@ -59,6 +60,8 @@ type call struct {
 	in, out unsafe.Pointer
 	size    int64 // of an element
 	kernel  reduce.Kernel
+	toOut   reduce.Kernel // kernel, or its streaming variant for a large destination
+	stream  bool
 	average bool
 	tag     uint32
 	first   uint64           // its first tile
@@ -89,6 +92,10 @@ func NewSchedule(s *plan.Schedule, rank int, shared []byte, w Watch) (*Schedule,
 	x.srcs = make([]unsafe.Pointer, mostSources(s.Programs[rank]))
 	return x, nil
 }
+
+// streamFrom is the size of all ranks' messages together from which destinations are written past the caches: they would
+// not stay there until they are read, and lines that are written whole need not be fetched first.
+const streamFrom = 16 << 20
 
 // Run makes one call. Every rank of the group makes the same calls in the same order; Run returns when this rank's Dst
 // is complete and its Src may be changed. It takes no lock and allocates nothing.
@@ -128,6 +135,10 @@ func (s *Schedule) run(c Call) error {
 	s.in, s.out = c.Src, c.Dst
 	s.size = int64(c.Class.DataType.Size())
 	s.kernel = reduce.For(c.Class.DataType, c.Class.Op)
+	s.toOut = s.kernel
+	if s.stream = c.Bytes*int64(s.world) >= streamFrom; s.stream {
+		s.toOut = reduce.Streaming(c.Class.DataType, c.Class.Op)
+	}
 	s.average = c.Class.Op == collective.Avg
 	s.tag = tagOf(c.Class, c.Bytes, c.Number)
 	s.began = time.Time{}
@@ -153,7 +164,7 @@ func (s *Schedule) runTile(program []instr, offset, bytes int64) error {
 		in := &program[i]
 		switch in.kind {
 		case plan.Signal:
-			reduce.StoreRelease64(in.signal, uint64(s.tag)<<32|uint64(uint32(s.next)))
+			ordered.Store64(in.signal, uint64(s.tag)<<32|uint64(uint32(s.next)))
 		case plan.Wait:
 			if err := s.wait(in); err != nil {
 				return err
@@ -181,7 +192,11 @@ func (s *Schedule) move(in *instr, offset, bytes int64) {
 	}
 	if in.kind == plan.Copy && divide == 1 {
 		if src := s.address(in.srcs[0], offset, lo); src != dst {
-			reduce.Copy(dst, src, int(n))
+			if s.stream && in.dst.where == plan.Out {
+				reduce.CopyStream(dst, src, int(n))
+			} else {
+				reduce.Copy(dst, src, int(n))
+			}
 		}
 		return
 	}
@@ -189,7 +204,11 @@ func (s *Schedule) move(in *instr, offset, bytes int64) {
 	for i, o := range in.srcs {
 		srcs[i] = s.address(o, offset, lo)
 	}
-	s.kernel(dst, srcs, int(n/s.size), divide)
+	kernel := s.kernel
+	if in.dst.where == plan.Out {
+		kernel = s.toOut
+	}
+	kernel(dst, srcs, int(n/s.size), divide)
 }
 
 // address is where an operand's part of the tile begins.

@@ -7,6 +7,7 @@ import (
 	"unsafe"
 
 	"github.com/weir-project/weir/core/collective"
+	"github.com/weir-project/weir/sdk/internal/ordered"
 )
 
 // Board is the memory that the agent and the ranks of one group share beside the plans: what each rank is doing, and
@@ -122,20 +123,20 @@ func packWhat(number uint64, rejected bool, class int, bytes int64) uint64 {
 
 // Begin publishes that a rank begins a call. Only the rank itself calls it.
 func (b *Board) Begin(rank int, number uint64, class int, bytes int64) {
-	atomic.StoreUint64(b.rank(rank, offNumber), number)
-	atomic.StoreUint64(b.rank(rank, offWhat), packWhat(number, false, class, bytes))
+	ordered.Store64(b.rank(rank, offNumber), number)
+	ordered.Store64(b.rank(rank, offWhat), packWhat(number, false, class, bytes))
 }
 
 // Reject publishes that a rank refused a call's arguments and takes no part in it.
 func (b *Board) Reject(rank int, number uint64) {
 	atomic.StoreUint64(b.rank(rank, offReject), number)
-	atomic.StoreUint64(b.rank(rank, offNumber), number)
+	ordered.Store64(b.rank(rank, offNumber), number)
 	atomic.StoreUint64(b.rank(rank, offWhat), packWhat(number, true, -1, 0))
 	atomic.StoreUint64(b.rank(rank, offDone), number)
 }
 
 // End publishes that a rank ended a call.
-func (b *Board) End(rank int, number uint64) { atomic.StoreUint64(b.rank(rank, offDone), number) }
+func (b *Board) End(rank int, number uint64) { ordered.Store64(b.rank(rank, offDone), number) }
 
 // Leave publishes that a rank takes no further part.
 func (b *Board) Leave(rank int) {
@@ -173,8 +174,8 @@ func (b *Board) Begun(rank int) Begun {
 func (b *Board) Count(rank int, counter uint32, bytes int64) {
 	at := offCounters + 16*int(min(counter, NumCounters-1))
 	calls, total := b.rank(rank, at), b.rank(rank, at+8)
-	atomic.StoreUint64(calls, *calls+1) // no other writer
-	atomic.StoreUint64(total, *total+uint64(bytes))
+	ordered.Store64(calls, *calls+1) // no other writer
+	ordered.Store64(total, *total+uint64(bytes))
 }
 
 // Counter reads a counter of a rank: calls, and bytes of one rank's buffers summed over them.

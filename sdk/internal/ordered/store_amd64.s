@@ -2,8 +2,8 @@
 
 #include "textflag.h"
 
-// func StoreRelease64(p *uint64, v uint64)
-TEXT ·StoreRelease64(SB), NOSPLIT, $0-16
+// func Store64(p *uint64, v uint64)
+TEXT ·Store64(SB), NOSPLIT, $0-16
 	MOVQ p+0(FP), AX
 	MOVQ v+8(FP), BX
 	MOVQ BX, (AX)

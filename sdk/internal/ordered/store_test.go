@@ -1,4 +1,4 @@
-package reduce
+package ordered
 
 import (
 	"runtime"
@@ -25,7 +25,7 @@ func TestStoreRelease(t *testing.T) {
 			for i := range data {
 				data[i] = m
 			}
-			StoreRelease64(&sent, m)
+			Store64(&sent, m)
 		}
 	}()
 	wrong := 0
@@ -36,7 +36,7 @@ func TestStoreRelease(t *testing.T) {
 				wrong++
 			}
 		}
-		StoreRelease64(&seen, m)
+		Store64(&seen, m)
 	}
 	if wrong != 0 {
 		t.Errorf("%d words were not yet there when the flag was", wrong)
@@ -47,7 +47,7 @@ func BenchmarkStoreRelease(b *testing.B) {
 	var flag uint64
 	b.Run("release", func(b *testing.B) {
 		for b.Loop() {
-			StoreRelease64(&flag, 1)
+			Store64(&flag, 1)
 		}
 	})
 	b.Run("atomic", func(b *testing.B) {
