@@ -14,6 +14,7 @@ type Spec struct {
 	Check      int     // calls whose results are checked
 	OutOfPlace bool
 	InPlace    bool
+	Bind       bool // each rank to a core
 }
 
 // Classes are the request classes of a spec: every data type with every op.

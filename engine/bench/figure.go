@@ -3,6 +3,7 @@ package bench
 import (
 	"fmt"
 	"math"
+	"strconv"
 
 	"github.com/samber/lo"
 
@@ -19,7 +20,7 @@ func Figure(title, subtitle string, curves []Curve, world int) plot.Figure {
 		})
 	}
 	marks := lo.Map(Crossovers(curves), func(c Crossover, _ int) plot.Mark {
-		return plot.Mark{X: c.X, Label: about(c.X) + ": " + c.To}
+		return plot.Mark{X: c.X, Label: c.To + " from " + about(c.X)}
 	})
 	size := func(v float64) string { return backend.Size(int64(math.Round(v))) }
 	return plot.Figure{
@@ -30,12 +31,15 @@ func Figure(title, subtitle string, curves []Curve, world int) plot.Figure {
 				Lines: lines(func(p Point) float64 { return p.Y }), Marks: marks,
 			},
 			{
-				Title: "bus bandwidth, GB/s (higher is better)", XLabel: "message size", X: size,
+				Title: "bus bandwidth, GB/s (higher is better)", XLabel: "message size", X: size, Y: plain,
 				Lines: lines(func(p Point) float64 { return BusBW(int64(p.X), p.Y, world) }), Marks: marks,
 			},
 		},
 	}
 }
+
+// plain writes a number without an exponent.
+func plain(v float64) string { return strconv.FormatFloat(v, 'f', -1, 64) }
 
 // about is a byte count to two digits: what interpolation gives is no more exact.
 func about(bytes float64) string {
@@ -44,7 +48,11 @@ func about(bytes float64) string {
 		bytes /= 1024
 		unit++
 	}
-	return fmt.Sprintf("%.2g %s", bytes, []string{"B", "KiB", "MiB", "GiB"}[unit])
+	digits := max(0, 1-int(math.Floor(math.Log10(bytes))))
+	if bytes >= 100 {
+		bytes = math.Round(bytes/10) * 10
+	}
+	return fmt.Sprintf("%.*f %s", digits, bytes, []string{"B", "KiB", "MiB", "GiB"}[unit])
 }
 
 // Duration writes µs with the unit that suits.

@@ -31,6 +31,7 @@ type Config struct {
 	Seconds    float64  `json:"seconds"`
 	Warmup     int      `json:"warmup_iters"`
 	Check      int      `json:"validation"`
+	Bind       string   `json:"bind"`
 }
 
 // Result is one size of one backend. Times are µs, bandwidths GB/s.

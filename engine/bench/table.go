@@ -34,7 +34,11 @@ func WriteHead(w io.Writer, h Head, step string) {
 	fmt.Fprintf(w, "# weir %s bench: all-reduce in host memory\n", h.Version)
 	fmt.Fprintf(w, "# ranks: %d cores: %d minBytes: %d maxBytes: %d step: %s warmup iters: %d iters: %s validation: %d\n",
 		h.World, h.Cores, s.Sizes[0], s.Sizes[len(s.Sizes)-1], step, s.Warmup, iterations, s.Check)
-	fmt.Fprintf(w, "# backend: %s\n#\n", chosen)
+	bound := ""
+	if s.Bind {
+		bound = " ranks bound to cores"
+	}
+	fmt.Fprintf(w, "# backend: %s%s\n#\n", chosen, bound)
 	if len(h.PIDs) > 0 {
 		fmt.Fprintf(w, "# Using ranks\n")
 		for rank, pid := range h.PIDs {

@@ -26,7 +26,7 @@ type benchFlags struct {
 	seconds            float64
 	check              int
 	types, ops         string
-	place              string
+	place, bind        string
 	backend            string
 	all                bool
 	memory, listRanks  bool
@@ -90,6 +90,7 @@ func (f *benchFlags) register(fs *pflag.FlagSet) {
 	fs.StringVarP(&f.types, "datatype", "d", "float", "data `type`, several with commas, or all")
 	fs.StringVarP(&f.ops, "op", "o", "sum", "reduce `op`, several with commas, or all")
 	fs.StringVar(&f.place, "place", "both", "`which` buffers to measure: out (of place), in (place) or both")
+	fs.StringVar(&f.bind, "bind", "none", "`what` to bind each rank to: none, or core (rank r runs on core r, modulo their number)")
 	fs.StringVar(&f.backend, "backend", "", "have only the backend `NAME` serve")
 	fs.BoolVar(&f.all, "all-backends", false, "run every backend in turn and compare their times")
 	fs.BoolVarP(&f.memory, "memory_report", "M", false, "print the memory of each rank's process")
@@ -101,7 +102,7 @@ func (f *benchFlags) register(fs *pflag.FlagSet) {
 func (f *benchFlags) parse() (bench.Spec, error) {
 	s := bench.Spec{
 		Iterations: f.iterations, Seconds: f.seconds, Warmup: f.warmup, Check: f.check,
-		OutOfPlace: f.place != "in", InPlace: f.place != "out",
+		OutOfPlace: f.place != "in", InPlace: f.place != "out", Bind: f.bind == "core",
 	}
 	switch {
 	case f.ranks < 1:
@@ -114,6 +115,8 @@ func (f *benchFlags) parse() (bench.Spec, error) {
 		return s, badFormat(f.format)
 	case !slices.Contains([]string{"out", "in", "both"}, f.place):
 		return s, fmt.Errorf("--place: %q, want out, in or both", f.place)
+	case f.bind != "none" && f.bind != "core":
+		return s, fmt.Errorf("--bind: %q, want none or core", f.bind)
 	case f.all && f.backend != "":
 		return s, fmt.Errorf("--backend and --all-backends exclude each other")
 	case f.stepSet && f.factorSet:

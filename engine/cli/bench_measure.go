@@ -9,10 +9,34 @@ import (
 	"time"
 
 	"github.com/samber/lo"
+	"golang.org/x/sys/unix"
 
 	"github.com/weir-project/weir/engine/bench"
 	"github.com/weir-project/weir/sdk/rank"
 )
+
+// bindThread keeps the calling thread on one of the cores that it may use: the i-th, counted round and round.
+func bindThread(i int) error {
+	var may, only unix.CPUSet
+	if err := unix.SchedGetaffinity(0, &may); err != nil {
+		return fmt.Errorf("bind rank %d to a core: %w", i, err)
+	}
+	left := i % may.Count()
+	for cpu := 0; ; cpu++ {
+		if !may.IsSet(cpu) {
+			continue
+		}
+		if left == 0 {
+			only.Set(cpu)
+			break
+		}
+		left--
+	}
+	if err := unix.SchedSetaffinity(0, &only); err != nil {
+		return fmt.Errorf("bind rank %d to a core: %w", i, err)
+	}
+	return nil
+}
 
 // benchWork is one column of a cell.
 type benchWork struct {

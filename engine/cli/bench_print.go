@@ -56,7 +56,7 @@ func (j *benchJob) document(start, end time.Time) bench.Document {
 			Ranks: j.flags.ranks, Backend: j.flags.backend, All: j.flags.all, Sizes: j.spec.Sizes,
 			Types:      lo.Map(j.spec.DataTypes, func(t collective.DataType, _ int) string { return t.String() }),
 			Ops:        lo.Map(j.spec.Ops, func(o collective.Op, _ int) string { return o.String() }),
-			Iterations: j.spec.Iterations, Seconds: j.spec.Seconds, Warmup: j.spec.Warmup, Check: j.spec.Check,
+			Iterations: j.spec.Iterations, Seconds: j.spec.Seconds, Warmup: j.spec.Warmup, Check: j.spec.Check, Bind: j.flags.bind,
 		},
 		Wrong: bench.Wrong(j.cells()), AverageBW: bench.AverageBusBW(j.cells(), j.flags.ranks),
 	}

@@ -51,6 +51,11 @@ func (a *app) benchRank() *cobra.Command {
 				return err
 			}
 			defer session.Close()
+			if spec.Bind {
+				if err := bindThread(session.World().Rank()); err != nil {
+					return err
+				}
+			}
 			r := &benchRank{spec: spec, group: session.World(), out: json.NewEncoder(a.stdout)}
 			return r.run(c.Context())
 		},

@@ -33,7 +33,7 @@ const weirName = "Weir"
 
 // plan is what is to be measured.
 type plan struct {
-	weir     []string // command and arguments; nil: peers only
+	weir     []string // command, and what to add to the arguments of weir bench; nil: peers only
 	peers    []peer
 	ranks    []int
 	sizes    []int64
@@ -166,10 +166,10 @@ func (r *runner) one(ctx context.Context, pass int, c cell, name, label string, 
 
 func (r *runner) start(ctx context.Context, c cell, x *candidate) (sample, string, error) {
 	if x == nil {
-		argv := slices.Concat(r.weir, []string{
+		argv := slices.Concat(r.weir[:1], []string{
 			"bench", "--ranks", strconv.Itoa(c.Ranks), "-b", strconv.FormatInt(c.Bytes, 10), "-e", strconv.FormatInt(c.Bytes, 10),
 			"-d", c.Type, "--place", "out", "--format", "json", "--seconds", strconv.FormatFloat(r.seconds, 'g', -1, 64),
-		})
+		}, r.weir[1:])
 		out, err := start(ctx, []command{{argv: argv, cpu: -1}}, r.limit)
 		if err != nil {
 			return sample{}, "", err
