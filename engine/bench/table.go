@@ -129,10 +129,11 @@ func (c Comparison) Write(w io.Writer) {
 		fmt.Fprintf(w, "  %*s ", width, n)
 	}
 	fmt.Fprintf(w, "  cascade\n#%11s %12s %8s %6s %6s", "(B)", "(elements)", "", "", "")
+	units := ""
 	for range c.Names {
-		fmt.Fprintf(w, "  %*s ", width, "(us)")
+		units += fmt.Sprintf("  %*s ", width, "(us)")
 	}
-	fmt.Fprintln(w)
+	fmt.Fprintln(w, strings.TrimRight(units, " "))
 	for i := range c.Cells[0] {
 		c.row(w, i, width)
 	}
@@ -142,7 +143,7 @@ func (c Comparison) row(w io.Writer, i, width int) {
 	best := -1
 	for b := range c.Names {
 		x := c.Cells[b][i].Best()
-		if x != nil && (best < 0 || x.Time < c.Cells[best][i].Best().Time) {
+		if x != nil && x.Wrong <= 0 && (best < 0 || x.Time < c.Cells[best][i].Best().Time) {
 			best = b
 		}
 	}

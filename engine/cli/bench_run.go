@@ -65,6 +65,9 @@ func (a *app) runBench(c *cobra.Command, f benchFlags, spec bench.Spec) (err err
 	if err := j.print(start, time.Now()); err != nil {
 		return err
 	}
+	if err := j.nothing(); err != nil {
+		return err
+	}
 	if f.plot != "" {
 		if err := j.figure().Save(f.plot); err != nil {
 			return err
@@ -74,6 +77,19 @@ func (a *app) runBench(c *cobra.Command, f benchFlags, spec bench.Spec) (err err
 		return fmt.Errorf("%d wrong elements", wrong)
 	}
 	return nil
+}
+
+// nothing says why nothing was measured; nil if something was.
+func (j *benchJob) nothing() error {
+	if slices.ContainsFunc(j.cells(), func(c bench.Cell) bool { return c.Best() != nil }) {
+		return nil
+	}
+	for _, s := range j.series {
+		for _, r := range s.refused {
+			return fmt.Errorf("nothing was measured: %s", r.Why)
+		}
+	}
+	return fmt.Errorf("nothing was measured: no backend serves any of the sizes")
 }
 
 // ask asks every backend about every class, as `weir explain` does.
@@ -166,10 +182,6 @@ func (j *benchJob) measure(ctx context.Context, name string) (err error) {
 	if err := launch.Run(ctx, r); err != nil {
 		j.progress.end()
 		return err
-	}
-	if len(s.refused) > 0 && len(s.cells) == 0 {
-		j.progress.end()
-		return fmt.Errorf("nothing was measured: %s", s.refused[0].Why)
 	}
 	return nil
 }

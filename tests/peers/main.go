@@ -133,7 +133,7 @@ func findWeir(o options) ([]string, error) {
 	}
 	path, err := exec.LookPath(o.weir)
 	if err != nil {
-		return nil, fmt.Errorf("Weir: %w", err)
+		return nil, named(weirName, "", err)
 	}
 	if path, err = filepath.Abs(path); err != nil {
 		return nil, err

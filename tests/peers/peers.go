@@ -53,6 +53,11 @@ func findPeers(ctx context.Context, programs, python string, cores int) (found [
 	return found, missing
 }
 
+// named says of which library an error speaks.
+func named(library, version string, err error) error {
+	return fmt.Errorf("%s: %w", strings.TrimSpace(library+" "+version), err)
+}
+
 func program(programs, name string) (string, error) {
 	path, err := filepath.Abs(filepath.Join(programs, name))
 	if err != nil {
@@ -94,11 +99,11 @@ func majorMinor(version string) string {
 func findOpenMPI(ctx context.Context, programs string) (peer, error) {
 	path, version, err := launcher(ctx, []string{"mpirun.openmpi", "mpirun"}, "Open MPI")
 	if err != nil {
-		return peer{}, fmt.Errorf("Open MPI: %w", err)
+		return peer{}, named("Open MPI", "", err)
 	}
 	prog, err := program(programs, "mpi.openmpi")
 	if err != nil {
-		return peer{}, fmt.Errorf("Open MPI %s: %w", version, err)
+		return peer{}, named("Open MPI", version, err)
 	}
 	major, _ := strconv.Atoi(strings.SplitN(version, ".", 2)[0])
 	return peer{kind: "openmpi", name: "Open MPI " + majorMinor(version), settings: openMPI(), commands: func(s setting, c cell, seconds float64, _ string) []command {
@@ -139,11 +144,11 @@ func work(c cell, seconds float64) []string {
 func findMPICH(ctx context.Context, programs string) (peer, error) {
 	path, version, err := launcher(ctx, []string{"mpirun.mpich", "mpiexec.mpich", "mpiexec.hydra", "mpiexec"}, "HYDRA")
 	if err != nil {
-		return peer{}, fmt.Errorf("MPICH: %w", err)
+		return peer{}, named("MPICH", "", err)
 	}
 	prog, err := program(programs, "mpi.mpich")
 	if err != nil {
-		return peer{}, fmt.Errorf("MPICH %s: %w", version, err)
+		return peer{}, named("MPICH", version, err)
 	}
 	return peer{kind: "mpich", name: "MPICH " + majorMinor(version), settings: mpich(), commands: func(s setting, c cell, seconds float64, _ string) []command {
 		argv := slices.Concat([]string{path, "-n", strconv.Itoa(c.Ranks)}, s.args, []string{prog}, work(c, seconds))
@@ -170,7 +175,7 @@ func ranksOf(argv []string, s setting, c cell, seconds float64, folder string, c
 func findGloo(programs string, cores int) (peer, error) {
 	prog, err := program(programs, "gloo")
 	if err != nil {
-		return peer{}, fmt.Errorf("Gloo: %w", err)
+		return peer{}, named("Gloo", "", err)
 	}
 	return peer{kind: "gloo", name: "Gloo", settings: gloo(), commands: func(s setting, c cell, seconds float64, folder string) []command {
 		return ranksOf([]string{prog}, s, c, seconds, folder, cores)
@@ -180,13 +185,13 @@ func findGloo(programs string, cores int) (peer, error) {
 func findTorch(ctx context.Context, programs, python string, cores int) (peer, error) {
 	script, err := program(programs, "torch_gloo.py")
 	if err != nil {
-		return peer{}, fmt.Errorf("PyTorch's gloo: %w", err)
+		return peer{}, named("PyTorch's gloo", "", err)
 	}
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	out, err := exec.CommandContext(ctx, python, "-c", "import torch, torch.distributed as d; print(torch.__version__, d.is_gloo_available())").Output()
 	if err != nil || !strings.Contains(string(out), "True") {
-		return peer{}, fmt.Errorf("PyTorch's gloo: %s has no torch.distributed with gloo", python)
+		return peer{}, named("PyTorch's gloo", "", fmt.Errorf("%s has no torch.distributed with gloo", python))
 	}
 	return peer{kind: "torch", name: "torch gloo " + majorMinor(versionIn(string(out))), settings: torch(), commands: func(s setting, c cell, seconds float64, folder string) []command {
 		return ranksOf([]string{python, script}, s, c, seconds, folder, cores)
