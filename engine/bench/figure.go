@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"math"
 	"strconv"
+	"strings"
 
 	"github.com/samber/lo"
 
@@ -52,7 +53,8 @@ func about(bytes float64) string {
 	if bytes >= 100 {
 		bytes = math.Round(bytes/10) * 10
 	}
-	return fmt.Sprintf("%.*f %s", digits, bytes, []string{"B", "KiB", "MiB", "GiB"}[unit])
+	number := strings.TrimSuffix(fmt.Sprintf("%.*f", digits, bytes), ".0")
+	return number + " " + []string{"B", "KiB", "MiB", "GiB"}[unit]
 }
 
 // Duration writes µs with the unit that suits.

@@ -36,7 +36,7 @@ func WriteHead(w io.Writer, h Head, step string) {
 		h.World, h.Cores, s.Sizes[0], s.Sizes[len(s.Sizes)-1], step, s.Warmup, iterations, s.Check)
 	bound := ""
 	if s.Bind {
-		bound = " ranks bound to cores"
+		bound = ", ranks bound to cores"
 	}
 	fmt.Fprintf(w, "# backend: %s%s\n#\n", chosen, bound)
 	if len(h.PIDs) > 0 {

@@ -130,7 +130,7 @@ func TestFigureMarksCrossovers(t *testing.T) {
 }
 
 func TestAbout(t *testing.T) {
-	for v, want := range map[float64]string{8: "8.0 B", 64.4: "64 B", 213: "210 B", 1003: "0.98 KiB", 17500: "17 KiB", 3.4 * (1 << 20): "3.4 MiB", 2 << 30: "2.0 GiB"} {
+	for v, want := range map[float64]string{8: "8 B", 64.4: "64 B", 213: "210 B", 1003: "0.98 KiB", 17500: "17 KiB", 3.4 * (1 << 20): "3.4 MiB", 2 << 30: "2 GiB"} {
 		if got := about(v); got != want {
 			t.Errorf("%v: %q, want %q", v, got, want)
 		}
