@@ -76,6 +76,7 @@ func run(ctx context.Context, o options, files []string) error {
 	if err != nil {
 		return err
 	}
+	mayUse() // before any thread is bound
 	d := machine()
 	var missing []string
 	p.peers, d.Missing = findPeers(ctx, o.programs, o.python, p.cores)

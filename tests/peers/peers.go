@@ -106,7 +106,8 @@ func findOpenMPI(ctx context.Context, programs string) (peer, error) {
 		return peer{}, named("Open MPI", version, err)
 	}
 	major, _ := strconv.Atoi(strings.SplitN(version, ".", 2)[0])
-	return peer{kind: "openmpi", name: "Open MPI " + majorMinor(version), settings: openMPI(), commands: func(s setting, c cell, seconds float64, _ string) []command {
+	settings := slices.DeleteFunc(openMPI(), func(s setting) bool { return s.from > major })
+	return peer{kind: "openmpi", name: "Open MPI " + majorMinor(version), settings: settings, commands: func(s setting, c cell, seconds float64, _ string) []command {
 		argv := slices.Concat([]string{path, "-n", strconv.Itoa(c.Ranks)}, openMPIArgs(s, major), []string{prog}, work(c, seconds))
 		env := append([]string{"OMP_NUM_THREADS=1"}, s.env...)
 		if os.Geteuid() == 0 {
@@ -127,9 +128,13 @@ func openMPIArgs(s setting, major int) []string {
 			args = s.args5
 		}
 	}
-	all := make([]string, 0, len(args)+1)
-	if s.when == crowded {
-		all = append(all, "--oversubscribe")
+	// With two threads to a core there are fewer slots than CPUs: no reason to refuse, nor to yield where there is room.
+	all := []string{"--oversubscribe"}
+	if s.when != crowded {
+		all = append(all, mca("mpi_yield_when_idle", "0")...)
+		if major >= 5 {
+			all = append(all, "--map-by", "core")
+		}
 	}
 	for _, a := range args {
 		all = append(all, strings.ReplaceAll(a, "SM", sm))

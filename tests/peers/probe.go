@@ -2,6 +2,7 @@ package main
 
 import (
 	"math"
+	"os"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -80,14 +81,36 @@ func pingPong(a, b, runs, turns int, idle func()) float64 {
 	return bench.Median(took)
 }
 
-// onCore keeps the goroutine on a thread and the thread on a core, until the function that it returns is called.
-func onCore(cpu int) func() {
+// coreAt is the kernel's number of the i-th core that this program may use, counted round and round.
+func coreAt(i int) int {
+	cores := mayUse()
+	return cores[i%len(cores)]
+}
+
+// mayUse are the cores that this program was started with. A thread that is bound to one sees only that, so it is
+// looked up once, before any is.
+var mayUse = sync.OnceValue(func() []int {
+	var set unix.CPUSet
+	if unix.SchedGetaffinity(os.Getpid(), &set) != nil || set.Count() == 0 {
+		return []int{0}
+	}
+	var all []int
+	for cpu := 0; len(all) < set.Count(); cpu++ {
+		if set.IsSet(cpu) {
+			all = append(all, cpu)
+		}
+	}
+	return all
+})
+
+// onCore keeps the goroutine on a thread and the thread on the i-th core, until the function that it returns is called.
+func onCore(i int) func() {
 	runtime.LockOSThread()
 	var old, only unix.CPUSet
 	if unix.SchedGetaffinity(0, &old) != nil {
 		return runtime.UnlockOSThread
 	}
-	only.Set(cpu)
+	only.Set(coreAt(i))
 	if unix.SchedSetaffinity(0, &only) != nil {
 		return runtime.UnlockOSThread
 	}

@@ -15,6 +15,7 @@ type setting struct {
 	args5  []string // instead of args, for Open MPI from 5.0 on, where that spells it differently
 	env    []string
 	pinned bool // one core for each rank
+	from   int  // the first major version that has it; 0: all
 }
 
 // regime is how many cores there are.
@@ -119,7 +120,8 @@ func openMPI() []setting {
 		{label: "ob1 no CMA rabenseifner, yield", when: crowded, most: 512, args: join(unbound, yield, ob1, noCMA, rabenseif), args5: join(unbound, yield, ob1, noCMA5, rabenseif)},
 		{label: "ob1 no CMA rabenseifner, yield, bound", when: crowded, least: 64 * kib, most: large, args: join(bindOver, yield, ob1, noCMA, rabenseif), args5: join(bindOver, yield, ob1, noCMA5, rabenseif)},
 		{label: "ob1 reduce and broadcast, yield", when: crowded, least: 2 * kib, most: 64 * kib, args: join(unbound, yield, ob1, reduceBcast)},
-		{label: "ob1 eager 256K recursive doubling, yield", when: crowded, least: 2 * kib, most: 256 * kib, args: join(unbound, yield, ob1, eager256, doubling)},
+		{label: "ob1 eager 64K recursive doubling, yield", when: crowded, least: 2 * kib, most: 256 * kib, args: join(unbound, yield, ob1, eager64, doubling)},
+		{label: "ob1 eager 256K recursive doubling, yield", when: crowded, from: 5, least: 2 * kib, most: 256 * kib, args: join(unbound, yield, ob1, eager256, doubling)},
 		{label: "coll/sm frag 64K, yield, bound", when: crowded, least: 128 * kib, most: large, args: join(bindOver, yield, collSM(frag64))},
 		{label: "coll/sm frag 256K, yield, bound", when: crowded, least: 512 * kib, most: anySize, args: join(bindOver, yield, collSM(frag256))},
 		{label: "coll/sm frag 256K degree 8, yield", when: crowded, least: 128 * kib, most: anySize, args: join(unbound, yield, collSM(frag256, degree8...))},

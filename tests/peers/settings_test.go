@@ -55,8 +55,8 @@ func TestOpenMPIArguments(t *testing.T) {
 		major int
 		want  string
 	}{
-		{"coll/sm, bound", 4, "--bind-to core --mca pml ob1 --mca btl self,vader --mca coll_sm_priority 100"},
-		{"coll/sm, bound", 5, "--bind-to core --mca pml ob1 --mca btl self,sm --mca coll_sm_priority 100"},
+		{"coll/sm, bound", 4, "--oversubscribe --mca mpi_yield_when_idle 0 --bind-to core --mca pml ob1 --mca btl self,vader --mca coll_sm_priority 100"},
+		{"coll/sm, bound", 5, "--oversubscribe --mca mpi_yield_when_idle 0 --map-by core --bind-to core --mca pml ob1 --mca btl self,sm --mca coll_sm_priority 100"},
 		{
 			"ob1 no CMA rabenseifner, yield", 4, "--oversubscribe --bind-to none --mca mpi_yield_when_idle 1 --mca pml ob1 --mca btl self,vader " +
 				"--mca btl_vader_single_copy_mechanism none --mca coll_tuned_use_dynamic_rules 1 --mca coll_tuned_allreduce_algorithm 6",

@@ -89,7 +89,7 @@ func startOn(p *exec.Cmd, cpu int) error {
 	if err := unix.SchedGetaffinity(0, &old); err != nil {
 		return err
 	}
-	only.Set(cpu)
+	only.Set(coreAt(cpu))
 	if err := unix.SchedSetaffinity(0, &only); err != nil {
 		return fmt.Errorf("core %d: %w", cpu, err)
 	}
