@@ -9,10 +9,12 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+	"unsafe"
 
 	"github.com/google/go-cmp/cmp"
 	"go.opentelemetry.io/otel/trace/noop"
@@ -69,6 +71,19 @@ func wrong(world int) (plan.Plan, error) {
 	}), nil
 }
 
+// hasty is flat whose rank 1 does not wait for rank 0.
+func hasty(world int) (plan.Plan, error) {
+	p, err := flat(world)
+	program := p.(*plan.Schedule).Programs[1]
+	for i, t := range program {
+		if t.Kind == plan.Wait && t.Rank == 0 {
+			p.(*plan.Schedule).Programs[1] = slices.Delete(program, i, i+1)
+			break
+		}
+	}
+	return p, err
+}
+
 func candidate(name string, f *fake) dispatch.Candidate {
 	f.info.Name, f.info.Kind = name, plan.ScheduleKind
 	if f.plan == nil {
@@ -82,6 +97,13 @@ type job struct {
 	agent   *agent.Agent
 	mu      sync.Mutex
 	decided []agent.Resolved
+}
+
+// all are the decisions so far.
+func (j *job) all() []agent.Resolved {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return slices.Clone(j.decided)
 }
 
 func startAgent(t testing.TB, world int, change func(*agent.Options), candidates ...dispatch.Candidate) *job {
@@ -183,8 +205,8 @@ func TestGroupsAllReduce(t *testing.T) {
 				}
 				return nil
 			}))
-			if len(j.decided) != 1 {
-				t.Errorf("%d decisions for one class, want 1", len(j.decided))
+			if all := j.all(); len(all) != 1 {
+				t.Errorf("%d decisions for one class, want 1", len(all))
 			}
 		})
 	}
@@ -234,7 +256,7 @@ func TestDecisionDoesNotDependOnWhoAsksFirst(t *testing.T) {
 			}
 			return sumIsRight(s.World(), 100)
 		}))
-		decisions = append(decisions, j.decided[0].Decision)
+		decisions = append(decisions, j.all()[0].Decision)
 	}
 	for _, d := range decisions[1:] {
 		if diff := cmp.Diff(decisions[0], d, cmp.AllowUnexported(dispatch.Table{})); diff != "" {
@@ -247,6 +269,7 @@ func TestCascadeGoesOn(t *testing.T) {
 	broken := errors.New("out of ideas")
 	for name, f := range map[string]*fake{
 		"wrong sum":       {plan: wrong},
+		"missing wait":    {plan: hasty},
 		"plan fails":      {plan: func(int) (plan.Plan, error) { return nil, broken }},
 		"no plan":         {plan: func(int) (plan.Plan, error) { return nil, nil }},
 		"impossible plan": {plan: func(int) (plan.Plan, error) { return &plan.Schedule{TileBytes: 1}, nil }},
@@ -263,17 +286,26 @@ func TestCascadeGoesOn(t *testing.T) {
 			f.info.Priority = 1
 			j := startAgent(t, 3, nil, candidate("broken", f), candidate("flat", &fake{}))
 			noErrors(t, j.each(t, 3, func(s *rank.Session) error { return sumIsRight(s.World(), 3000) }))
-			d := j.decided[0].Decision
+			d := j.all()[0].Decision
 			if v := d.Answers[0].Verdict; d.Answers[0].Backend != "broken" || v.Kind != backend.Decline {
 				t.Errorf("first answer is %s: %s, want broken: decline", d.Answers[0].Backend, v)
 			}
 			want := map[string]backend.Code{
-				"wrong sum": backend.SelfTestFailed, "plan fails": backend.Other, "no plan": backend.PlanRejected,
+				"wrong sum": backend.PlanRejected, "missing wait": backend.PlanRejected, "plan fails": backend.Other, "no plan": backend.PlanRejected,
 				"impossible plan": backend.PlanRejected, "other kind": backend.PlanRejected, "huge plan": backend.PlanRejected,
 				"accept fails": backend.Other, "nonsense": backend.Other,
 			}[name]
-			if got := d.Answers[0].Verdict.Reasons[0].Code; got != want {
-				t.Errorf("code %s, want %s: %s", got, want, d.Answers[0].Verdict)
+			reason := d.Answers[0].Verdict.Reasons[0]
+			if reason.Code != want {
+				t.Errorf("code %s, want %s: %s", reason.Code, want, d.Answers[0].Verdict)
+			}
+			text := map[string]string{
+				"wrong sum": "rank 0, step 4 (reduce out <- slot 0 of rank 0, slot 0 of rank 1, slot 0 of rank 0, final), tile 1: adds the contribution of rank 0 twice",
+				"missing wait": "rank 1, step 3 (reduce out <- slot 0 of ranks 0..2, final), tile 1: reads slot 0 of rank 0, " +
+					"which rank 0 may be writing in its step 0 (copy slot 0 of rank 0 <- in) for the same tile: nothing orders the two",
+			}[name]
+			if !strings.Contains(reason.Text, text) {
+				t.Errorf("text %q, want %q in it", reason.Text, text)
 			}
 		})
 	}
@@ -361,13 +393,15 @@ func TestBadArguments(t *testing.T) {
 	j := startAgent(t, 2, nil, candidate("flat", &fake{}))
 	noErrors(t, j.each(t, 2, func(s *rank.Session) error {
 		g, b := s.World(), make([]float32, 16)
+		words := make([]uint32, 3)
+		unaligned := unsafe.Slice((*byte)(unsafe.Add(unsafe.Pointer(&words[0]), 1)), 8)
 		for words, err := range map[string]error{
 			"dst has 2 elements and src 3": rank.AllReduce(g, b[:2], b[4:7], collective.Sum),
 			"no elements":                  rank.AllReduce(g, b[:0], b[:0], collective.Sum),
 			"overlap in part":              rank.AllReduce(g, b[:4], b[2:6], collective.Sum),
 			"unknown reduce op":            rank.AllReduce(g, b, b, collective.Op(9)),
 			"not a whole number of":        rank.AllReduceBytes(g, make([]byte, 6), make([]byte, 6), collective.Float32, collective.Sum),
-			"multiple of 4 bytes":          rank.AllReduceBytes(g, make([]byte, 9)[1:], make([]byte, 8), collective.Float32, collective.Sum),
+			"multiple of 4 bytes":          rank.AllReduceBytes(g, unaligned, make([]byte, 8), collective.Float32, collective.Sum),
 			"unknown data type":            rank.AllReduceBytes(g, nil, nil, collective.DataType(99), collective.Sum),
 		} {
 			if err == nil || !strings.Contains(err.Error(), words) {

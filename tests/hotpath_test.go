@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -32,21 +33,26 @@ func TestDecidedCallsAllocateNothing(t *testing.T) {
 	}
 }
 
-// TestDecidedCallsMakeNoSystemCall counts, with strace, the system calls of the thread that all-reduces: ten times the
-// calls, no more of them. What Go's scheduler does to a thread that runs for long (a signal every ten milliseconds) is
-// not the call's.
+// TestDecidedCallsMakeNoSystemCall counts, with strace, the system calls of rank 0's process: ten times the calls, no more
+// of them. What Go's runtime does by the clock is not the calls': its monitor sleeps and sends signals to threads that run
+// for long. Another process on the same cores makes a rank wait and give its own core away, so the test tries again.
 func TestDecidedCallsMakeNoSystemCall(t *testing.T) {
 	require.Tool(t, "strace")
 	if runtime.NumCPU() < 2 {
-		t.Skip("two ranks need two cores")
+		require.Missing(t, "cores", "two ranks need two cores")
 	}
-	few, many := systemCalls(t, 100_000), systemCalls(t, 1_000_000)
-	t.Logf("system calls of the calling thread: %d with 10⁵ calls, %d with 10⁶", few, many)
-	// Another process may take a core away; a rank that then waits for more than milliseconds gives its own away.
-	if many > few+1000 {
-		t.Errorf("%d system calls with 10⁵ all-reduces, %d with 10⁶", few, many)
+	for attempt := range 8 {
+		few, many := systemCalls(t, 100_000), systemCalls(t, 1_000_000)
+		t.Logf("attempt %d: %d system calls with 10⁵ all-reduces, %d with 10⁶", attempt, few, many)
+		if many <= few+100 {
+			return
+		}
 	}
+	t.Error("the number of system calls grows with the number of all-reduces")
 }
+
+// byTheClock are the calls that Go's runtime makes because time has passed.
+var byTheClock = []string{"nanosleep", "tgkill", "getpid", "rt_sigreturn", "futex", "epoll_pwait", "madvise", "---"}
 
 func systemCalls(t *testing.T, calls int) int {
 	t.Helper()
@@ -56,18 +62,20 @@ func systemCalls(t *testing.T, calls int) int {
 	if err != nil {
 		t.Fatalf("%s\n%s", err, out)
 	}
-	m := regexp.MustCompile(`rank 0: thread (\d+):`).FindStringSubmatch(string(out))
-	if m == nil {
-		t.Fatalf("output of rank 0:\n%s", out)
-	}
-	lines, err := os.ReadFile(filepath.Join(trace, "0."+m[1]))
-	if err != nil {
-		t.Fatal(err)
+	threads, err := filepath.Glob(filepath.Join(trace, "0.*"))
+	if err != nil || len(threads) == 0 {
+		t.Fatalf("no trace of rank 0: %v", err)
 	}
 	n := 0
-	for line := range strings.Lines(string(lines)) {
-		if !strings.HasPrefix(line, "---") && !strings.HasPrefix(line, "rt_sigreturn") {
-			n++
+	for _, thread := range threads {
+		lines, err := os.ReadFile(thread)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for line := range strings.Lines(string(lines)) {
+			if !slices.ContainsFunc(byTheClock, func(name string) bool { return strings.HasPrefix(line, name) }) {
+				n++
+			}
 		}
 	}
 	return n

@@ -10,6 +10,8 @@ tool (
 	mvdan.cc/gofumpt
 )
 
+require github.com/mmcloughlin/avo v0.5.0
+
 require (
 	dario.cat/mergo v1.0.0 // indirect
 	github.com/BurntSushi/toml v1.4.1-0.20240526193622-a339e1f7089c // indirect

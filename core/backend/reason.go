@@ -77,7 +77,7 @@ var codes = map[Code]string{
 	ProbeUnavailable: "a fact that the backend needs could not be established",
 	Timeout:          "the plugin did not answer in time",
 	PluginCrashed:    "the plugin's process ended",
-	PlanRejected:     "the plugin's plan is malformed or impossible",
+	PlanRejected:     "the plugin's plan is malformed, impossible or not proved to be right",
 	Other:            "see the text",
 }
 

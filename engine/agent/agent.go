@@ -9,12 +9,15 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
+	"syscall"
 	"time"
 
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/weir-project/weir/core/dispatch"
+	"github.com/weir-project/weir/core/schedule"
 	"github.com/weir-project/weir/core/topology"
 	"github.com/weir-project/weir/engine/telemetry"
 	"github.com/weir-project/weir/sdk/proto/rankv1"
@@ -59,6 +62,7 @@ type Agent struct {
 	opts     Options
 	listener *net.UnixListener
 	done     chan struct{} // closed by Close
+	prover   *schedule.Prover
 	wg       sync.WaitGroup
 
 	mu        sync.Mutex
@@ -72,6 +76,9 @@ type Agent struct {
 	decidedMu sync.Mutex
 }
 
+// provenSchedules is how many schedules an agent remembers the proof of: some for each size of group and backend.
+const provenSchedules = 256
+
 // Listen starts an agent.
 func Listen(opts Options) (*Agent, error) {
 	if opts.WorldSize < 1 {
@@ -80,15 +87,33 @@ func Listen(opts Options) (*Agent, error) {
 	if err := checkFolder(filepath.Dir(opts.Socket)); err != nil {
 		return nil, err
 	}
-	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: opts.Socket, Net: "unix"})
+	l, err := bind(opts.Socket)
 	if err != nil {
 		return nil, fmt.Errorf("listen for ranks: %w", err)
 	}
-	a := &Agent{opts: opts, listener: l, members: map[*member]bool{}, groups: map[*group]bool{}, done: make(chan struct{})}
+	a := &Agent{opts: opts, listener: l, members: map[*member]bool{}, groups: map[*group]bool{}, done: make(chan struct{}), prover: schedule.NewProver(provenSchedules)}
 	a.job = newJob(a)
 	a.wg.Go(a.accept)
 	a.wg.Go(a.collect)
 	return a, nil
+}
+
+// bind makes the socket, in place of one whose agent was killed.
+func bind(path string) (*net.UnixListener, error) {
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+	if !errors.Is(err, syscall.EADDRINUSE) {
+		return l, err
+	}
+	if conn, err := net.DialTimeout("unix", path, time.Second); err == nil {
+		_ = conn.Close()
+		return nil, fmt.Errorf("another agent listens at %s", path)
+	} else if !errors.Is(err, syscall.ECONNREFUSED) {
+		return nil, fmt.Errorf("%s exists and is no socket of an agent that has ended: %w", path, err)
+	}
+	if err := os.Remove(path); err != nil {
+		return nil, err
+	}
+	return net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
 }
 
 // checkFolder refuses a folder in which another user could replace the socket.
@@ -114,12 +139,20 @@ func (a *Agent) Close() error {
 		return nil
 	}
 	a.closed = true
+	a.mu.Unlock()
+	for _, g := range a.liveGroups() {
+		g.failIfDeciding("the agent has been closed")
+	}
 	close(a.done)
+	a.mu.Lock()
 	for m := range a.members {
 		_ = m.conn.Close()
 	}
 	a.mu.Unlock()
 	err := a.listener.Close() // removes the socket
+	for _, g := range a.liveGroups() {
+		g.release()
+	}
 	a.wg.Wait()
 	for _, g := range a.liveGroups() {
 		a.keepGroup(g, false)
@@ -182,13 +215,19 @@ func (a *Agent) forget(m *member) {
 	}
 }
 
+// Lost is the ranks of the job that were lost, in that order: those whose connection ended though they had not left. A
+// rank that fails because another was lost comes after it.
+func (a *Agent) Lost() []int {
+	j := a.currentJob()
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return slices.Clone(j.lost)
+}
+
 // RankExited tells the agent that a rank's process has ended, so that ranks that wait for it to join do not wait in
 // vain. why is a sentence about the rank, such as "rank 3 exited with code 1".
 func (a *Agent) RankExited(rank int, why string) {
-	a.mu.Lock()
-	j := a.job
-	a.mu.Unlock()
-	j.rankExited(rank, why)
+	a.currentJob().rankExited(rank, why)
 }
 
 func (a *Agent) groupID() string {

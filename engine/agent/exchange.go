@@ -44,11 +44,11 @@ func (g *group) exchange(rank int, id uint64, data []byte) error {
 	}
 	r.timer.Stop()
 	g.round = nil
-	g.job.agent.wg.Go(func() {
-		for rank, id := range r.ids {
+	for rank, id := range r.ids {
+		g.job.agent.wg.Go(func() { // each by itself: one that does not read must not hold up the others
 			_ = g.members[rank].conn.Send(&rankv1.ToRank{Id: id, Body: &rankv1.ToRank_Exchanged{Exchanged: &rankv1.Exchanged{Data: r.data}}})
-		}
-	})
+		})
+	}
 	return nil
 }
 

@@ -25,24 +25,24 @@ type group struct {
 	board   *rankv1.Board
 	file    *os.File // of the board, until it is announced
 
-	mu        sync.Mutex
-	dead      string // why the group has failed; "" if it has not
-	gone      []bool // by rank
-	epoch     uint64
-	asked     *asked // the class that ranks wait to have decided
-	instances map[string]*instance
-	shared    int64 // bytes of the instances' memory
-	lastID    uint64
-	counters  []counter
-	round     *round   // of the exchange in progress
-	sampled   []uint64 // samples of each rank that are metrics already
-	closed    bool     // the board is gone
+	mu       sync.Mutex
+	dead     string // why the group has failed; "" if it has not
+	gone     []bool // by rank
+	epoch    uint64
+	asked    *asked // the class that ranks wait to have decided
+	resolved bool   // backends were asked about the group
+	shared   int64  // bytes of the instances' memory
+	lastID   uint64
+	counters []counter
+	round    *round   // of the exchange in progress
+	sampled  []uint64 // samples of each rank that are metrics already
+	closed   bool     // the board is gone
 }
 
 // newGroup makes the group and its board. j.mu is held.
 func newGroup(j *job, ranks []int) (*group, error) {
 	g := &group{
-		job: j, id: j.agent.groupID(), ranks: ranks, gone: make([]bool, len(ranks)), sampled: make([]uint64, len(ranks)), instances: map[string]*instance{},
+		job: j, id: j.agent.groupID(), ranks: ranks, gone: make([]bool, len(ranks)), sampled: make([]uint64, len(ranks)),
 	}
 	g.members = lo.Map(ranks, func(r, _ int) *member { return j.ranks[r] })
 	facts := lo.Map(g.members, func(m *member, _ int) collective.Rank { return m.facts })
@@ -65,7 +65,7 @@ func newGroup(j *job, ranks []int) (*group, error) {
 func GroupFacts(id string, ranks []collective.Rank, t topology.Graph, deterministic bool) collective.Group {
 	g := collective.HostGroup(id, len(ranks))
 	g.Ranks = ranks
-	g.Cores = runtime.NumCPU()
+	g.Cores = min(runtime.NumCPU(), runtime.GOMAXPROCS(0)) // the second knows of a container's quota
 	g.Platform = runtime.GOOS + "/" + runtime.GOARCH
 	g.P2P, g.Multicast = t.P2P, t.Multicast
 	g.Deterministic = deterministic
@@ -102,7 +102,7 @@ func (g *group) announce(ids map[int]uint64) {
 			DeadlineNs: int64(g.job.agent.opts.CallDeadline),
 		}}}, g.file)
 		if err != nil {
-			g.fail(rank, fmt.Sprintf("rank %d could not be told of the group: %s", rank, err))
+			g.fail(fmt.Sprintf("rank %d could not be told of the group: %s", rank, err))
 		}
 	}
 	_ = g.file.Close() // the mapping and the ranks keep the memory
@@ -110,7 +110,7 @@ func (g *group) announce(ids map[int]uint64) {
 }
 
 // fail ends the group: ranks in a call see the board, all are told why.
-func (g *group) fail(by int, text string) {
+func (g *group) fail(text string) {
 	g.mu.Lock()
 	if g.dead != "" || g.closed {
 		g.mu.Unlock()
@@ -142,8 +142,8 @@ func (g *group) isGone(rank int) bool {
 	return g.gone[rank]
 }
 
-// left notes that a rank has closed the group.
-func (g *group) left(rank int) {
+// left notes that a rank takes no further part. why is a sentence about it.
+func (g *group) left(rank int, why string) {
 	g.mu.Lock()
 	if g.gone[rank] || g.closed {
 		g.mu.Unlock()
@@ -157,7 +157,7 @@ func (g *group) left(rank int) {
 		g.close()
 		return
 	}
-	g.abandon(rank, fmt.Sprintf("rank %d has left the group", rank))
+	g.abandon(rank, why)
 }
 
 // lost notes that a rank's process has ended. If it had ended every call that any rank began, nobody misses it;
@@ -169,11 +169,11 @@ func (g *group) lost(rank int, why string) {
 	last := g.board.Begun(rank)
 	for peer := range g.members {
 		if b := g.board.Begun(peer); b.Number > last.Done {
-			g.fail(rank, why+"; it began "+last.String())
+			g.fail(why + "; it began " + last.String())
 			break
 		}
 	}
-	g.left(rank)
+	g.left(rank, why)
 }
 
 // abandon gives up what ranks wait for when one of them will not come.
@@ -192,22 +192,55 @@ func (g *group) abandon(rank int, why string) {
 	round.refuse(g, err)
 }
 
-// close lets the group's memory go when the last rank has left.
+// close lets the group go when the last rank has left.
 func (g *group) close() {
 	g.job.mu.Lock()
 	delete(g.job.groups, g.id)
 	g.job.mu.Unlock()
-	for _, c := range g.job.agent.opts.Candidates {
-		if c.Backend != nil && g.used(c.Info.Name) {
-			g.job.agent.release(c, g.id)
-		}
-	}
 	g.job.agent.keepGroup(g, false)
+	g.release()
 	g.retire()
 }
 
-func (g *group) used(name string) bool {
+// release tells every backend that may have been asked about the group that it has ended.
+func (g *group) release() {
+	g.mu.Lock()
+	resolved := g.resolved
+	g.mu.Unlock()
+	for _, c := range g.job.agent.opts.Candidates {
+		if resolved && c.Backend != nil {
+			g.job.agent.release(c, g.id)
+		}
+	}
+}
+
+// cancel withdraws a rank's request if it still waits for other ranks, and says whether it did.
+func (g *group) cancel(rank int, id uint64) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return lo.SomeBy(lo.Values(g.instances), func(i *instance) bool { return i.backend == name })
+	withdrawn := false
+	if a := g.asked; a != nil && !a.started && a.ids[rank] == id {
+		withdrawn = true
+		if delete(a.ids, rank); len(a.ids) == 0 {
+			g.dropAsked()
+		}
+	}
+	if r := g.round; r != nil && r.ids[rank] == id { // ids begin at 1
+		withdrawn = true
+		if delete(r.ids, rank); len(r.ids) == 0 {
+			r.timer.Stop()
+			g.round = nil
+		}
+	}
+	return withdrawn
+}
+
+// failIfDeciding ends the group if its ranks are in the middle of a decision, where they may wait for one another.
+func (g *group) failIfDeciding(text string) {
+	g.mu.Lock()
+	deciding := g.asked != nil && g.asked.started
+	g.mu.Unlock()
+	if deciding {
+		g.fail(text)
+	}
 }

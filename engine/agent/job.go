@@ -20,19 +20,12 @@ type job struct {
 	mu      sync.Mutex
 	ranks   []*member // by rank; nil has not joined
 	exited  []string  // by rank: how its process ended, "" if it has not
+	lost    []int     // ranks whose connection ended though they were in a group, in that order
 	formed  bool
 	over    bool // failed to form, or everyone has gone
 	groups  map[string]*group
 	forming map[string]*gathering // by the members' ranks
 	steps   map[stepKey]chan<- stepReport
-}
-
-// gathering is a group that some of its ranks have asked for.
-type gathering struct {
-	ranks   []int          // members, by rank in the job
-	ids     map[int]uint64 // request of each that has asked, by rank in the job
-	timer   *time.Timer
-	created bool
 }
 
 type stepKey struct {
@@ -61,22 +54,32 @@ const leavePatience = 2 * time.Second
 // jobFor is the job that a process may join as a rank: a new one once that rank of the last job has left it.
 func (a *Agent) jobFor(rank int) *job {
 	for end := time.Now().Add(leavePatience); ; time.Sleep(time.Millisecond) {
-		a.mu.Lock()
-		j := a.job
-		if j.freshFor(rank) {
-			a.mu.Unlock()
+		j := a.currentJob()
+		switch { // a.mu is not held: a job takes its own lock first
+		case j.freshFor(rank):
 			return j
-		}
-		if j.leftBy(rank) {
-			a.job = newJob(a)
-			a.mu.Unlock()
-			return a.job
-		}
-		a.mu.Unlock()
-		if time.Now().After(end) {
+		case j.leftBy(rank):
+			return a.jobAfter(j)
+		case time.Now().After(end):
 			return j // which says that the rank has joined already
 		}
 	}
+}
+
+func (a *Agent) currentJob() *job {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.job
+}
+
+// jobAfter is the job that follows j.
+func (a *Agent) jobAfter(j *job) *job {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.job == j {
+		a.job = newJob(a)
+	}
+	return a.job
 }
 
 // freshFor reports whether the job still gathers its ranks and lacks this one.
@@ -110,102 +113,6 @@ func (j *job) join(m *member, id uint64, rank, worldSize int) error {
 	return j.gather(m, id, lo.Range(j.size))
 }
 
-// newGroup adds a member's wish for a group.
-func (j *job) newGroup(m *member, id uint64, wanted []int32) error {
-	ranks := lo.Map(wanted, func(r int32, _ int) int { return int(r) })
-	for i, r := range ranks {
-		if r < 0 || r >= j.size {
-			return fmt.Errorf("there is no rank %d among %d", r, j.size)
-		}
-		if slices.Contains(ranks[:i], r) {
-			return fmt.Errorf("rank %d is named twice", r)
-		}
-	}
-	if !slices.Contains(ranks, m.rank) {
-		return fmt.Errorf("rank %d asks for a group that it is not in", m.rank)
-	}
-	j.mu.Lock()
-	defer j.mu.Unlock()
-	return j.gather(m, id, ranks)
-}
-
-// gather notes that a member is ready for the group of the given ranks and makes the group when all are. j.mu is held.
-func (j *job) gather(m *member, id uint64, ranks []int) error {
-	if err := j.missingForGood(ranks); err != nil {
-		return err
-	}
-	key := fmt.Sprint(ranks)
-	w := j.forming[key]
-	if w == nil {
-		w = &gathering{ranks: ranks, ids: map[int]uint64{}}
-		j.forming[key] = w
-		deadline := j.agent.opts.JoinDeadline
-		w.timer = time.AfterFunc(deadline, func() {
-			j.mu.Lock()
-			defer j.mu.Unlock()
-			j.giveUp(key, w, fmt.Errorf("%s did not within %s", rankList(w.missing()), deadline))
-		})
-	}
-	if _, twice := w.ids[m.rank]; twice {
-		return fmt.Errorf("rank %d asks for the group of ranks %v a second time before the first has answered", m.rank, ranks)
-	}
-	w.ids[m.rank] = id
-	if len(w.missing()) > 0 {
-		return nil
-	}
-	w.timer.Stop()
-	w.created = true
-	delete(j.forming, key)
-	g, err := newGroup(j, ranks)
-	if err != nil {
-		j.refuseAll(w, err)
-		return nil
-	}
-	j.formed = true
-	j.groups[g.id] = g
-	j.agent.keepGroup(g, true)
-	j.agent.wg.Go(func() { g.announce(w.ids) }) // not under the lock: a rank may be slow to read
-	return nil
-}
-
-func (w *gathering) missing() []int {
-	return lo.Filter(w.ranks, func(r, _ int) bool { _, asked := w.ids[r]; return !asked })
-}
-
-// missingForGood says whether a rank that a group needs has ended.
-func (j *job) missingForGood(ranks []int) error {
-	for _, r := range ranks {
-		if j.exited[r] != "" {
-			return fmt.Errorf("%s", j.exited[r])
-		}
-	}
-	return nil
-}
-
-// giveUp refuses a group that will not be complete. j.mu is held.
-func (j *job) giveUp(key string, w *gathering, why error) {
-	if w.created || j.forming[key] != w {
-		return // it was completed meanwhile
-	}
-	w.timer.Stop()
-	delete(j.forming, key)
-	what := "form a group"
-	if len(w.ranks) == j.size && !j.formed {
-		what = "join"
-		j.over = true
-	}
-	j.refuseAll(w, fmt.Errorf("%d of %d ranks asked to %s: %w", len(w.ids), len(w.ranks), what, why))
-}
-
-func (j *job) refuseAll(w *gathering, err error) {
-	j.agent.opts.Logger.Error("no group", "ranks", w.ranks, "error", err)
-	for rank, id := range w.ids {
-		if m := j.ranks[rank]; m != nil {
-			m.refuse(id, err)
-		}
-	}
-}
-
 // group is the group of an id, and the member's rank in it.
 func (j *job) group(m *member, id string) (*group, int, error) {
 	j.mu.Lock()
@@ -232,7 +139,13 @@ func (j *job) leave(m *member) {
 		j.exited[m.rank] = why
 	}
 	why = j.exited[m.rank]
-	groups := lo.Filter(lo.Values(j.groups), func(g *group, _ int) bool { return slices.Contains(g.ranks, m.rank) })
+	groups := lo.Filter(lo.Values(j.groups), func(g *group, _ int) bool {
+		i := slices.Index(g.ranks, m.rank)
+		return i >= 0 && !g.isGone(i)
+	})
+	if len(groups) > 0 {
+		j.lost = append(j.lost, m.rank)
+	}
 	j.dropWaiting(m.rank, why)
 	for key, reports := range j.steps {
 		if key.member == m {

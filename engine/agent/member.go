@@ -91,15 +91,16 @@ func (m *member) handle(msg *rankv1.FromRank) error {
 		}
 		return g.exchange(rank, msg.Id, body.Exchange.Data)
 	case *rankv1.FromRank_GroupFault:
-		g, rank, err := m.job.group(m, body.GroupFault.Group)
-		if err != nil {
-			return nil // it has left already
+		if g, _, err := m.job.group(m, body.GroupFault.Group); err == nil { // otherwise it has left already
+			g.fail(body.GroupFault.Text)
 		}
-		g.fail(rank, body.GroupFault.Text)
+		return nil
+	case *rankv1.FromRank_Cancel:
+		m.job.cancel(m, body.Cancel.Request)
 		return nil
 	case *rankv1.FromRank_Leave:
 		if g, rank, err := m.job.group(m, body.Leave.Group); err == nil {
-			g.left(rank)
+			g.left(rank, fmt.Sprintf("rank %d has left the group", rank))
 		}
 		return nil
 	}

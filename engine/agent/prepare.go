@@ -2,14 +2,14 @@ package agent
 
 import (
 	"cmp"
-	"crypto/sha256"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/samber/lo"
-	"google.golang.org/protobuf/proto"
 
 	"github.com/weir-project/weir/core/backend"
 	"github.com/weir-project/weir/core/dispatch"
@@ -19,39 +19,30 @@ import (
 	"github.com/weir-project/weir/sdk/proto/rankv1"
 )
 
-// instance is a plan that the group runs, with memory of its own. Classes whose plans are equal share it.
+// instance is a plan that the group runs for one class, with memory of its own: nothing that happens while it is tried
+// can disturb the plans of classes that are decided.
 type instance struct {
-	id        uint64
-	backend   string
-	key       string
-	plan      *pluginv1.Plan
-	bytes     int64    // of shared memory
-	file      *os.File // the memory, until every rank has it; nil if the plan needs none
-	committed bool     // a class runs it
+	id      uint64
+	backend string
+	plan    *pluginv1.Plan
+	bytes   int64    // of shared memory
+	file    *os.File // the memory, until every rank has it; nil if the plan needs none
 }
 
-// instance is the group's instance of a plan, made if there is none yet.
+// instance makes an instance of a plan.
 func (g *group) instance(name string, p plan.Plan) (*instance, error) {
-	message := pluginv1.FromPlan(p)
-	encoded, err := proto.MarshalOptions{Deterministic: true}.Marshal(message)
-	if err != nil {
-		return nil, fmt.Errorf("encode the plan: %w", err)
-	}
-	key := fmt.Sprintf("%s/%x", name, sha256.Sum256(encoded))
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if i := g.instances[key]; i != nil {
-		return i, nil
-	}
-	i := &instance{backend: name, key: key, plan: message}
+	i := &instance{backend: name, plan: pluginv1.FromPlan(p)}
 	if s, ok := p.(*plan.Schedule); ok {
 		i.bytes = s.SharedBytes()
 	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
 	if limit := g.job.agent.opts.MaxShared; g.shared+i.bytes > limit {
 		return nil, &backend.Fault{Code: backend.PlanRejected, Rank: backend.AnyRank, Err: fmt.Errorf(
 			"the plan needs %d bytes of shared memory, the group has %d of its %d left (shared.max_bytes)", i.bytes, limit-g.shared, limit)}
 	}
 	if i.bytes > 0 {
+		var err error
 		if i.file, err = newShared("weir-"+name, i.bytes); err != nil {
 			return nil, &backend.Fault{Code: backend.InitFailed, Rank: backend.AnyRank, Err: err}
 		}
@@ -59,7 +50,6 @@ func (g *group) instance(name string, p plan.Plan) (*instance, error) {
 	g.lastID++
 	i.id = g.lastID
 	g.shared += i.bytes
-	g.instances[key] = i
 	return i, nil
 }
 
@@ -68,7 +58,7 @@ func (g *group) instance(name string, p plan.Plan) (*instance, error) {
 func (r *resolution) steps(d dispatch.Decision, chosen map[int]*instance) (map[string][]backend.Reason, error) {
 	opts := r.group.job.agent.opts
 	order := d.Table.Chosen()
-	prepare := &rankv1.Prepare{DeadlineNs: int64(opts.PrepareDeadline)}
+	prepare := &rankv1.Prepare{}
 	var files []*os.File
 	for _, i := range order {
 		x := chosen[i]
@@ -88,8 +78,7 @@ func (r *resolution) steps(d dispatch.Decision, chosen map[int]*instance) (map[s
 	if err != nil || len(failed) > 0 {
 		return failed, err
 	}
-	deadline := opts.SelfTestDeadline * time.Duration(len(order))
-	return r.step(telemetry.SelfTest, deadline, chosen, func(m *member, id uint64) error {
+	return r.step(telemetry.SelfTest, opts.SelfTestDeadline, chosen, func(m *member, id uint64) error {
 		return m.conn.Send(&rankv1.ToRank{Id: id, Body: &rankv1.ToRank_SelfTest{SelfTest: &rankv1.SelfTest{DeadlineNs: int64(opts.SelfTestDeadline)}}})
 	})
 }
@@ -121,37 +110,39 @@ func (r *resolution) step(step telemetry.Step, deadline time.Duration, chosen ma
 		case report := <-reports:
 			delete(waiting, report.rank)
 			if report.done == nil {
-				return nil, fmt.Errorf("rank %d ended while its plans were prepared", report.rank)
+				text := fmt.Sprintf("rank %d ended during %s", report.rank, step)
+				g.fail(text) // the others may wait for it in the self-test
+				return nil, &deadGroup{g.id, text}
 			}
 			done[lo.IndexOf(g.ranks, report.rank)] = report.done
 		case <-timer.C:
 			text := fmt.Sprintf("%s did not report %s within %s", rankList(lo.Keys(waiting)), step, deadline)
-			g.fail(0, text)
-			return nil, fmt.Errorf("%s", text)
+			g.fail(text)
+			return nil, &deadGroup{g.id, text}
 		case <-g.job.agent.done:
 			return nil, errors.New("the agent has been closed")
 		}
 	}
 	failed := map[string][]backend.Reason{}
 	for rank, report := range done { // by rank, so that the reasons do not depend on who was first
-		for _, o := range report.Outcomes {
-			r.outcome(step, rank, report, o, chosen, failed)
+		for _, i := range slices.Sorted(maps.Keys(chosen)) {
+			r.outcome(step, rank, report, chosen[i], failed)
 		}
 	}
 	return failed, nil
 }
 
-// outcome notes what one rank says of one instance.
-func (r *resolution) outcome(step telemetry.Step, rank int, done *rankv1.StepDone, o *rankv1.Outcome, chosen map[int]*instance, failed map[string][]backend.Reason) {
-	x, found := lo.Find(lo.Values(chosen), func(i *instance) bool { return i.id == o.Instance })
-	if !found {
-		return
-	}
+// outcome notes what one rank says of one instance. Saying nothing is no success.
+func (r *resolution) outcome(step telemetry.Step, rank int, done *rankv1.StepDone, x *instance, failed map[string][]backend.Reason) {
 	s := telemetry.RankStep{Step: step, Rank: rank, Backend: x.backend, Start: time.Unix(0, done.StartUnixNs), End: time.Unix(0, done.EndUnixNs)}
-	if o.Reason != nil {
-		reason, err := pluginv1.ToReason(o.Reason)
-		if err != nil {
-			reason = backend.Reason{Code: backend.InitFailed, Text: err.Error()}
+	o, found := lo.Find(done.Outcomes, func(o *rankv1.Outcome) bool { return o.Instance == x.id })
+	if !found || o.Reason != nil {
+		reason := backend.Reason{Code: backend.InitFailed, Text: "the rank said nothing of it"}
+		if found {
+			var err error
+			if reason, err = pluginv1.ToReason(o.Reason); err != nil {
+				reason = backend.Reason{Code: backend.InitFailed, Text: err.Error()}
+			}
 		}
 		reason.Rank = rank
 		s.Reason = &reason
@@ -160,22 +151,27 @@ func (r *resolution) outcome(step telemetry.Step, rank int, done *rankv1.StepDon
 	r.trace.RankStep(s)
 }
 
-// discard has the ranks drop the instances of the backends that failed.
-func (r *resolution) discard(chosen map[int]*instance, failed map[string][]backend.Reason) error {
-	g := r.group
-	g.mu.Lock()
-	var ids []uint64
-	for _, x := range chosen {
-		if failed[x.backend] != nil && !x.committed {
-			delete(g.instances, x.key)
-			g.shared -= x.bytes
-			ids = append(ids, x.id)
-		}
+// discard has the ranks drop instances that will not be committed.
+func (r *resolution) discard(instances map[int]*instance) error {
+	r.free(instances)
+	ids := lo.MapToSlice(instances, func(_ int, x *instance) uint64 { return x.id })
+	if len(ids) == 0 {
+		return nil
 	}
-	g.mu.Unlock()
 	return r.send(func(int) *rankv1.ToRank {
 		return &rankv1.ToRank{Body: &rankv1.ToRank_Discard{Discard: &rankv1.Discard{Instances: ids}}}
 	})
+}
+
+// free gives back the agent's share in instances.
+func (r *resolution) free(instances map[int]*instance) {
+	g := r.group
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, x := range instances {
+		x.closeFile()
+		g.shared -= x.bytes
+	}
 }
 
 func (i *instance) closeFile() {
@@ -195,7 +191,6 @@ func (r *resolution) commit(d dispatch.Decision, chosen map[int]*instance, epoch
 		segment := &rankv1.Segment{Max: s.Max}
 		for _, c := range s.Choices {
 			x := chosen[c.Index]
-			x.committed = true
 			segment.Choices = append(segment.Choices, &rankv1.Choice{Multiple: c.Multiple, Instance: x.id, Counter: g.counter(x, r.asked.class)})
 		}
 		commit.Segments = append(commit.Segments, segment)
@@ -205,7 +200,7 @@ func (r *resolution) commit(d dispatch.Decision, chosen map[int]*instance, epoch
 		return &rankv1.Answer{Backend: a.Backend, Plugin: a.Plugin, Verdict: pluginv1.FromVerdict(a.Verdict)}
 	})
 	if err := r.send(func(int) *rankv1.ToRank { return &rankv1.ToRank{Body: &rankv1.ToRank_Commit{Commit: commit}} }); err != nil {
-		g.fail(0, "commit: "+err.Error()) // some ranks have it and some not
+		g.fail("commit: " + err.Error()) // some ranks have it and some not
 		return err
 	}
 	return nil

@@ -16,8 +16,8 @@ import (
 	"github.com/weir-project/weir/sdk/proto/rankv1"
 )
 
-// asked is a class that ranks wait to have decided. Nothing is prepared before all ranks wait: then no call is in
-// progress, and a plan that another class runs already may be tried without disturbing anybody.
+// asked is a class that ranks wait to have decided. Nothing is prepared before all ranks wait: then each is there to take
+// part in the self-test.
 type asked struct {
 	class   collective.Class
 	ids     map[int]uint64 // request of each rank that waits
@@ -45,14 +45,14 @@ func (g *group) resolve(rank int, id uint64, class collective.Class) error {
 	if a.class != class {
 		text := fmt.Sprintf("ranks disagree: %s called %s, rank %d called %s", rankList(lo.Keys(a.ids)), a.class, rank, class)
 		g.mu.Unlock()
-		g.fail(rank, text)
+		g.fail(text)
 		return &deadGroup{g.id, text}
 	}
 	a.ids[rank] = id
 	ready := len(a.ids) == len(g.ranks)
 	if ready {
 		a.timer.Stop()
-		a.started = true
+		a.started, g.resolved = true, true
 	}
 	g.mu.Unlock()
 	if ready {
@@ -80,7 +80,7 @@ func (g *group) waitedTooLong(a *asked) {
 	}
 	missing := lo.Filter(lo.Range(len(g.ranks)), func(rank, _ int) bool { _, waits := a.ids[rank]; return !waits })
 	g.mu.Unlock()
-	g.fail(missing[0], fmt.Sprintf("%s did not call %s within %s of the others", rankList(missing), a.class, g.job.agent.opts.CallDeadline))
+	g.fail(fmt.Sprintf("%s did not call %s within %s of the others", rankList(missing), a.class, g.job.agent.opts.CallDeadline))
 }
 
 // decide resolves a class: cascade, plans, prepare, self-test, commit. A backend that fails on the way is declined and
@@ -155,29 +155,32 @@ func (r *resolution) decline(name string, reasons ...backend.Reason) {
 
 // prepare gets the plans of the chosen backends ready and tried in every rank. ok is false if a backend fell out.
 func (r *resolution) prepare(ctx context.Context, d dispatch.Decision) (map[int]*instance, bool, error) {
-	g := r.group
 	chosen := map[int]*instance{} // by position in the cascade
 	for _, i := range d.Table.Chosen() {
 		name := d.Answers[i].Backend
 		p, err := r.plan(ctx, d, i)
-		if err != nil {
-			r.decline(name, backend.ReasonFor(err))
-			return nil, false, nil
+		if err == nil {
+			var x *instance
+			if x, err = r.group.instance(name, p); err == nil {
+				chosen[i] = x
+				continue
+			}
 		}
-		chosen[i], err = g.instance(name, p)
-		if err != nil {
-			r.decline(name, backend.ReasonFor(err))
-			return nil, false, nil
-		}
+		r.decline(name, backend.ReasonFor(err))
+		return nil, false, r.discard(chosen)
 	}
 	failed, err := r.steps(d, chosen)
-	if err != nil || len(failed) == 0 {
-		return chosen, err == nil, err
+	if err == nil && len(failed) == 0 {
+		return chosen, true, nil
 	}
 	for name, reasons := range failed {
 		r.decline(name, reasons...)
 	}
-	return nil, false, r.discard(chosen, failed)
+	if err != nil {
+		r.free(chosen)
+		return nil, false, err // the group cannot go on, so the ranks need not tidy up
+	}
+	return nil, false, r.discard(chosen)
 }
 
 // plan asks a backend for its plan and checks it.
@@ -197,6 +200,11 @@ func (r *resolution) plan(ctx context.Context, d dispatch.Decision, i int) (plan
 		}
 		if err := p.Validate(len(r.group.ranks)); err != nil {
 			return nil, &backend.Fault{Code: backend.PlanRejected, Rank: backend.AnyRank, Err: err}
+		}
+		if s, ok := p.(*plan.Schedule); ok {
+			if err := r.group.job.agent.prover.Prove(s); err != nil {
+				return nil, &backend.Fault{Code: backend.PlanRejected, Rank: backend.AnyRank, Err: err}
+			}
 		}
 		return p, nil
 	})

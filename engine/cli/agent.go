@@ -58,7 +58,7 @@ The agent runs until it gets SIGINT or SIGTERM.
 			if ranks < 1 {
 				return usageError{fmt.Errorf("--ranks: %d ranks; give the number of ranks, such as --ranks 8", ranks)}
 			}
-			e, err := a.open(c)
+			e, err := a.open(c, true)
 			if err != nil {
 				return err
 			}

@@ -39,7 +39,8 @@ type engine struct {
 }
 
 // open starts everything that the configuration asks for. Close it.
-func (a *app) open(c *cobra.Command) (e *engine, err error) {
+// listens is whether an agent will listen at the configured socket.
+func (a *app) open(c *cobra.Command, listens bool) (e *engine, err error) {
 	ctx := c.Context()
 	loaded, err := a.load(c)
 	if err != nil {
@@ -55,7 +56,11 @@ func (a *app) open(c *cobra.Command) (e *engine, err error) {
 	if e.folder, err = launch.NewFolder(a.getenv); err != nil {
 		return e, err
 	}
-	if e.reaper, err = launch.StartReaper(a.exe, []string{reapCommand, e.folder.Path}); err != nil {
+	left := []string{e.folder.Path}
+	if cfg.Agent.Socket != "" && listens {
+		left = append(left, cfg.Agent.Socket)
+	}
+	if e.reaper, err = launch.StartReaper(a.exe, append([]string{reapCommand}, left...)); err != nil {
 		return e, err
 	}
 	settings := telemetry.Settings{
@@ -74,7 +79,7 @@ func (a *app) open(c *cobra.Command) (e *engine, err error) {
 	}
 	opts := pluginhost.Options{
 		Dir: e.folder.Path, StartTimeout: cfg.Deadlines.Start, CallTimeout: cfg.Deadlines.Call, Logger: e.logger,
-		OnStart: e.reaper.Track,
+		OnStart: e.reaper.Track, OnEnd: e.reaper.Forget,
 	}
 	if e.telemetry.Enabled() {
 		opts.TracerProvider = e.telemetry.TracerProvider
@@ -186,12 +191,12 @@ const reapCommand = "reap"
 
 func (a *app) reap() *cobra.Command {
 	return &cobra.Command{
-		Use:    reapCommand + " FOLDER",
+		Use:    reapCommand + " FOLDER [FILE…]",
 		Short:  "Clean up after an engine that was killed (started by weir itself)",
 		Hidden: true,
-		Args:   cobra.ExactArgs(1),
+		Args:   cobra.MinimumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			launch.Reap(c.InOrStdin(), args[0])
+			launch.Reap(c.InOrStdin(), args[0], args[1:]...)
 			return nil
 		},
 	}

@@ -45,7 +45,7 @@ byte counts it would serve, and each reason with what was observed and what is r
 			if err != nil {
 				return usageError{err}
 			}
-			e, err := a.open(c)
+			e, err := a.open(c, false)
 			if err != nil {
 				return err
 			}
@@ -148,12 +148,14 @@ func outsideRanges(v backend.Verdict, bytes int64) (backend.Reason, bool) {
 	if v.Kind != backend.Accept || lo.SomeBy(v.Ranges, func(r backend.Range) bool { return r.Contains(bytes) }) {
 		return backend.Reason{}, false
 	}
-	code := backend.Alignment
+	reason := backend.Because(backend.Alignment, backend.Size(bytes), rangeList(v.Ranges))
 	switch {
 	case lo.EveryBy(v.Ranges, func(r backend.Range) bool { return bytes < r.Min }):
-		code = backend.TooSmall
+		reason.Code = backend.TooSmall
 	case lo.EveryBy(v.Ranges, func(r backend.Range) bool { return bytes > r.Max }):
-		code = backend.TooLarge
+		reason.Code = backend.TooLarge
+	case lo.EveryBy(v.Ranges, func(r backend.Range) bool { return bytes < r.Min || bytes > r.Max }):
+		reason.Code, reason.Text = backend.Other, "between the sizes that it serves"
 	}
-	return backend.Because(code, backend.Size(bytes), rangeList(v.Ranges)), true
+	return reason, true
 }

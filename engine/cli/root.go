@@ -121,6 +121,7 @@ Begin with:
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		Args:          cobra.NoArgs,
+		RunE:          func(c *cobra.Command, _ []string) error { return c.Help() },
 	}
 	root.SetOut(a.stdout)
 	root.SetErr(a.stderr)
@@ -128,7 +129,7 @@ Begin with:
 		return usageError{fmt.Errorf("%w (see `%s --help`)", err, c.CommandPath())}
 	})
 	root.CompletionOptions.HiddenDefaultCmd = true
-	root.AddCommand(a.run(), a.agent(), a.explain(), a.plugins(), a.config(), a.version(), a.reap(), a.bench(), a.benchRank())
+	root.AddCommand(a.run(), a.agent(), a.explain(), a.bench(), a.plugins(), a.schedule(), a.config(), a.version(), a.reap(), a.benchRank())
 	markUsage(root)
 	return root
 }

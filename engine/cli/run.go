@@ -41,7 +41,7 @@ empty. When a rank fails the others are stopped. When weir ends, however it ends
 			if _, err := exec.LookPath(args[0]); err != nil {
 				return usageError{fmt.Errorf("there is no program %q to run: %w", args[0], err)}
 			}
-			e, err := a.open(c)
+			e, err := a.open(c, true)
 			if err != nil {
 				return err
 			}
@@ -72,6 +72,7 @@ func (a *app) ranks(e *engine, g *agent.Agent, command []string, n int, label bo
 			return append(a.withoutRankVariables(), fmt.Sprintf("%s=%s", rank.EnvSocket, g.Socket()),
 				fmt.Sprintf("%s=%d", rank.EnvRank, r), fmt.Sprintf("%s=%d", rank.EnvWorldSize, n))
 		},
+		Lost:    g.Lost,
 		Started: func(_, pgid int) { e.reaper.Track(pgid) },
 		Exited: func(x launch.Exit) {
 			e.reaper.Forget(x.PID)

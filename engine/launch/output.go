@@ -3,7 +3,9 @@ package launch
 import (
 	"bytes"
 	"io"
+	"os"
 	"sync"
+	"time"
 )
 
 // output merges what ranks write, so that their lines are not torn.
@@ -13,29 +15,42 @@ type output struct {
 }
 
 // copy passes lines on until the end of the file. A line that does not end is passed on in parts of 64 KiB.
-func (o *output) copy(dst io.Writer, src io.Reader, label string, keep *tail) {
+//
+// Once the process has exited it ends too when nothing more has come for a while: a process that the rank started and
+// that has escaped may hold the pipe open.
+func (o *output) copy(dst io.Writer, src *os.File, label string, keep *tail, exited <-chan struct{}) {
 	buf := make([]byte, 64<<10)
 	have := 0
 	for {
+		select {
+		case <-exited:
+			wake(src)
+		default:
+		}
 		n, err := src.Read(buf[have:])
+		end := 0
+		if i := bytes.LastIndexByte(buf[have:have+n], '\n'); i >= 0 { // there is none before
+			end = have + i + 1
+		}
 		have += n
-		end := bytes.LastIndexByte(buf[:have], '\n') + 1
 		if err != nil || have == len(buf) && end == 0 {
 			end = have
 		}
-		o.write(dst, buf[:end], label)
-		keep.add(buf[:end])
-		have = copy(buf, buf[end:have])
+		if end > 0 {
+			o.write(dst, buf[:end], label)
+			keep.add(buf[:end])
+			have = copy(buf, buf[end:have])
+		}
 		if err != nil {
 			return
 		}
 	}
 }
 
+// wake bounds a read that goes on, and the next one.
+func wake(f *os.File) { _ = f.SetReadDeadline(time.Now().Add(outputPatience)) } // a file that is closed needs none
+
 func (o *output) write(dst io.Writer, text []byte, label string) {
-	if len(text) == 0 {
-		return
-	}
 	if label != "" {
 		var labelled []byte
 		for line := range bytes.Lines(text) {

@@ -10,10 +10,13 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // Ranks say what to start.
@@ -27,6 +30,7 @@ type Ranks struct {
 
 	Started func(rank, pgid int) // optional: a process has been started, the leader of a process group
 	Exited  func(Exit)           // optional: a rank's process has ended
+	Lost    func() []int         // optional: ranks known to have ended in the middle of something, in that order
 
 	stopPatience time.Duration // 0: the constant
 }
@@ -36,6 +40,7 @@ type Exit struct {
 	Rank   int
 	PID    int
 	State  *os.ProcessState
+	At     time.Time
 	Stderr []string // last lines
 }
 
@@ -62,13 +67,13 @@ func (e *RankError) Error() string {
 
 const (
 	stopPatience   = 5 * time.Second // between SIGTERM and SIGKILL
-	outputPatience = time.Second     // for output that a rank's own children still hold open
+	outputPatience = time.Second     // for output that a rank's own children still hold open, or that nobody reads
 )
 
 // Run starts the ranks and waits until all have ended. When one fails or ctx is done the others are stopped. The error
 // is a *RankError, or ctx's cause.
 func Run(ctx context.Context, r Ranks) error {
-	j := &running{ranks: r, exits: make(chan Exit, r.N), leaders: map[int]int{}}
+	j := &running{ranks: r, exits: make(chan Exit, r.N), leaders: map[int]int{}, stopping: make(chan struct{})}
 	started := make(chan error, 1)
 	finish := make(chan struct{})
 	defer close(finish)
@@ -79,6 +84,7 @@ func Run(ctx context.Context, r Ranks) error {
 		<-finish
 	}()
 	if err := <-started; err != nil {
+		close(j.stopping)
 		j.kill(syscall.SIGKILL)
 		j.drain()
 		return err
@@ -88,8 +94,9 @@ func Run(ctx context.Context, r Ranks) error {
 
 // running is a set of ranks' processes.
 type running struct {
-	ranks Ranks
-	exits chan Exit
+	ranks    Ranks
+	exits    chan Exit
+	stopping chan struct{} // closed when the ranks are being stopped
 
 	mu      sync.Mutex
 	leaders map[int]int // rank to process group
@@ -139,21 +146,49 @@ func (j *running) startOne(rank int, out *output) error {
 	}
 	tail := &tail{}
 	var copies sync.WaitGroup
-	copies.Go(func() { out.copy(out.stdout, stdout, label, nil) })
-	copies.Go(func() { out.copy(out.stderr, stderr, label, tail) })
+	exited := make(chan struct{})
+	copies.Go(func() { out.copy(out.stdout, stdout, label, nil, exited) })
+	copies.Go(func() { out.copy(out.stderr, stderr, label, tail, exited) })
+	copied := make(chan struct{})
+	go func() { copies.Wait(); _, _ = stdout.Close(), stderr.Close(); close(copied) }()
 	go func() {
-		state, err := cmd.Process.Wait()
+		awaitExit(cmd.Process.Pid)
+		at := time.Now()
 		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) // what the rank itself started and left
-		timer := time.AfterFunc(outputPatience, func() { _, _ = stdout.Close(), stderr.Close() })
-		copies.Wait()
-		timer.Stop()
-		_, _ = stdout.Close(), stderr.Close()
+		state, err := cmd.Process.Wait()
 		if err != nil {
 			panic(err) // only for a process that is not ours to wait for
 		}
-		j.exits <- Exit{Rank: rank, PID: cmd.Process.Pid, State: state, Stderr: tail.lines()}
+		close(exited)
+		wake(stdout)
+		wake(stderr)
+		j.outputDone(copied)
+		j.exits <- Exit{Rank: rank, PID: cmd.Process.Pid, State: state, At: at, Stderr: tail.lines()}
 	}()
 	return nil
+}
+
+// awaitExit waits for a child's end without reaping it, so that its number, and its group's, stay its own.
+func awaitExit(pid int) {
+	for {
+		if err := unix.Waitid(unix.P_PID, pid, nil, unix.WEXITED|unix.WNOWAIT, nil); !errors.Is(err, unix.EINTR) {
+			return
+		}
+	}
+}
+
+// outputDone waits until a rank's output has been passed on, however slowly it is read; but once the ranks are being
+// stopped nobody may hold that up by not reading at all.
+func (j *running) outputDone(copied <-chan struct{}) {
+	select {
+	case <-copied:
+		return
+	case <-j.stopping:
+	}
+	select {
+	case <-copied:
+	case <-time.After(outputPatience):
+	}
 }
 
 func startError(path string, err error) error {
@@ -168,28 +203,53 @@ func startError(path string, err error) error {
 
 // wait collects the ranks' ends and stops the others after the first failure.
 func (j *running) wait(ctx context.Context) error {
-	var first error
-	stop := func(why error) {
-		if first == nil {
-			first = why
-			j.kill(syscall.SIGTERM)
-			time.AfterFunc(cmp.Or(j.ranks.stopPatience, stopPatience), func() { j.kill(syscall.SIGKILL) })
-		}
-	}
+	var stopped error // why the ranks were stopped
+	var first *Exit   // the failure that came first: it may be heard of after one that it caused
+	var lost []int
+	stop := sync.OnceFunc(func() {
+		close(j.stopping)
+		j.kill(syscall.SIGTERM)
+		time.AfterFunc(cmp.Or(j.ranks.stopPatience, stopPatience), func() { j.kill(syscall.SIGKILL) })
+	})
 	done := ctx.Done()
 	for j.left > 0 {
 		select {
 		case e := <-j.exits:
 			j.ended(e)
-			if e.Failed() {
-				stop(&RankError{Exit: e})
+			if !e.Failed() {
+				continue
 			}
+			if first == nil && j.ranks.Lost != nil {
+				lost = j.ranks.Lost()
+			}
+			if first == nil || before(e, *first, lost) {
+				first = &e
+			}
+			stop()
 		case <-done:
 			done = nil
-			stop(context.Cause(ctx))
+			if first == nil {
+				stopped = context.Cause(ctx)
+			}
+			stop()
 		}
 	}
-	return first
+	if stopped == nil && first != nil {
+		return &RankError{Exit: *first}
+	}
+	return stopped
+}
+
+// before reports whether a is to blame rather than b. lost are the ranks that were known to be lost when the first failure
+// was heard of: on a busy machine that may be one that they caused.
+func before(a, b Exit, lost []int) bool {
+	place := func(e Exit) int {
+		if i := slices.Index(lost, e.Rank); i >= 0 {
+			return i
+		}
+		return len(lost)
+	}
+	return cmp.Or(cmp.Compare(place(a), place(b)), a.At.Compare(b.At)) < 0
 }
 
 func (j *running) ended(e Exit) {

@@ -59,8 +59,9 @@ func (r *Reaper) Close() {
 	_ = r.cmd.Wait()
 }
 
-// Reap reads what the engine tracks until the engine closes the pipe or dies.
-func Reap(in io.Reader, folder string) {
+// Reap reads what the engine tracks until the engine closes the pipe or dies, and removes the run's folder and the other
+// files when it dies.
+func Reap(in io.Reader, folder string, files ...string) {
 	groups := map[int]bool{}
 	lines := bufio.NewScanner(in)
 	for lines.Scan() {
@@ -78,4 +79,7 @@ func Reap(in io.Reader, folder string) {
 		}
 	}
 	_ = os.RemoveAll(folder)
+	for _, f := range files {
+		_ = os.Remove(f)
+	}
 }

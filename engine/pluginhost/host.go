@@ -39,6 +39,8 @@ type Options struct {
 
 	// OnStart is called with the process group of a plugin right after its process has started; it may be nil.
 	OnStart func(pgid int)
+	// OnEnd is called once that number may be used again; it may be nil.
+	OnEnd func(pgid int)
 
 	TracerProvider trace.TracerProvider // nil for no spans of calls and no trace context
 }

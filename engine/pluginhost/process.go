@@ -25,6 +25,7 @@ type process struct {
 	path    string
 	env     []string
 	onStart func(pgid int)
+	onEnd   func(pgid int)
 	stdout  *lines
 	stderr  *lines
 
@@ -48,7 +49,7 @@ type process struct {
 
 func newProcess(b binary, opts Options, log *slog.Logger) *process {
 	p := &process{
-		path: b.path, env: environment(b.spec.Env), onStart: opts.OnStart, done: make(chan struct{}),
+		path: b.path, env: environment(b.spec.Env), onStart: opts.OnStart, onEnd: opts.OnEnd, done: make(chan struct{}),
 		stdout: &lines{log: log.With("stream", "stdout"), level: slog.LevelInfo},
 		stderr: &lines{log: log, level: slog.LevelInfo},
 	}
@@ -145,6 +146,9 @@ func (p *process) reap(cmd *exec.Cmd, reading *sync.WaitGroup, handshake io.Clos
 	err := cmd.Wait()
 	p.reaped, p.failed, p.status = true, err != nil, cmd.ProcessState.String()
 	p.mu.Unlock()
+	if p.onEnd != nil {
+		p.onEnd(p.pid)
+	}
 
 	read := make(chan struct{})
 	go func() {

@@ -5,7 +5,7 @@ import (
 
 	"github.com/weir-project/weir/core/backend"
 	"github.com/weir-project/weir/core/plan"
-	"github.com/weir-project/weir/core/schedule"
+	"github.com/weir-project/weir/core/schedule/allreduce"
 )
 
 // flat is the schedule for small messages: every rank puts its data into its slot and adds up all slots by itself. The
@@ -44,24 +44,7 @@ const flatTile = 64 << 10
 
 // Plan does not depend on the sizes.
 func (flat) Plan(_ context.Context, req backend.Request, _ []backend.Range) (plan.Plan, error) {
-	return flatSchedule(req.Group.WorldSize(), flatTile), nil
-}
-
-// flatSchedule is right with two copies of each slot: a rank writes tile t+2 over tile t only after it has had every
-// rank's signal for t+1, which a rank gives after it has read tile t.
-func flatSchedule(world int, tileBytes int64) *plan.Schedule {
-	if world == 1 {
-		return schedule.Build(1, schedule.Shape{TileBytes: tileBytes, Buffers: 1, Chunks: 1}, func(r *schedule.Rank) {
-			r.CopyFinal(schedule.Out(), schedule.In(), plan.AllChunks)
-		})
-	}
-	shape := schedule.Shape{TileBytes: tileBytes, Buffers: 2, Slots: 1, Signals: 1, Chunks: 1}
-	return schedule.Build(world, shape, func(r *schedule.Rank) {
-		r.Copy(schedule.Slot(r.Rank, 0), schedule.In(), plan.AllChunks)
-		r.Signal(0)
-		r.WaitAll(0)
-		r.ReduceFinal(schedule.Out(), r.Slots(0), plan.AllChunks)
-	})
+	return allreduce.Flat(req.Group.WorldSize(), flatTile), nil
 }
 
 var _ backend.Backend = flat{}

@@ -8,6 +8,8 @@ import (
 	"github.com/weir-project/weir/core/backend"
 	"github.com/weir-project/weir/core/collective"
 	"github.com/weir-project/weir/core/plan"
+	"github.com/weir-project/weir/core/schedule"
+	"github.com/weir-project/weir/core/schedule/allreduce"
 	"github.com/weir-project/weir/sdk/backendtest"
 )
 
@@ -15,19 +17,19 @@ func TestFlat(t *testing.T) { backendtest.Run(t, flat{}) }
 
 func TestTwoShot(t *testing.T) { backendtest.Run(t, twoShot{}) }
 
-// TestEveryWorldSize: shapes and the windows' data, which the suite only samples.
+// TestEveryWorldSize: the proof and the windows' data, which the suite only samples.
 func TestEveryWorldSize(t *testing.T) {
 	for world := 1; world <= maxWorld; world++ {
 		rows := lo.Filter(flatWindows, func(w backend.Window, _ int) bool { return w.WorldSizes.Contains(world) })
 		if len(rows) != 1 || world > 1 && rows[0].Range.Max > flatTile {
 			t.Errorf("%d ranks: windows %v, want one that fits a tile", world, rows)
 		}
-		plans := map[string]*plan.Schedule{"flat": flatSchedule(world, flatTile)}
+		plans := map[string]*plan.Schedule{"flat": allreduce.Flat(world, flatTile)}
 		if world > 1 {
-			plans["two-shot"] = twoShotSchedule(world, twoShotTile)
+			plans["two-shot"] = allreduce.TwoShot(world, twoShotTile)
 		}
 		for name, p := range plans {
-			if err := p.Validate(world); err != nil {
+			if err := schedule.Prove(p); err != nil {
 				t.Errorf("%s, %d ranks: %v", name, world, err)
 			}
 		}

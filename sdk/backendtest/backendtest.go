@@ -8,11 +8,13 @@ import (
 	"time"
 
 	"github.com/weir-project/weir/core/backend"
+	"github.com/weir-project/weir/core/schedule"
 )
 
 // Run checks a backend as subtests of t. It asks about groups that the backend's requirements say it serves, so facts
 // of this machine play no part. Schedule plans are run, by goroutines as ranks, and their results compared with what
-// is known exactly, for every data type and reduce op; other plans are checked for shape.
+// is known exactly, for every data type and reduce op; they must also be proved, as the engine demands. Other plans are
+// checked for shape.
 //
 // The backend may be in this process or behind a connection. Run may raise GOMAXPROCS, since ranks wait for each other.
 func Run(t *testing.T, b backend.Backend) {
@@ -60,8 +62,9 @@ type suite struct {
 	b        backend.Backend
 	info     backend.Info
 	deadline time.Duration // of one call of a rank, and of one answer
+	prover   *schedule.Prover
 }
 
 func newSuite(ctx context.Context, b backend.Backend) *suite {
-	return &suite{ctx: ctx, b: b, info: b.Info(), deadline: 20 * time.Second}
+	return &suite{ctx: ctx, b: b, info: b.Info(), deadline: 20 * time.Second, prover: schedule.NewProver(64)}
 }

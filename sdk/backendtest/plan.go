@@ -4,14 +4,17 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"strings"
 
 	"github.com/samber/lo"
 
 	"github.com/weir-project/weir/core/backend"
 	"github.com/weir-project/weir/core/plan"
+	"github.com/weir-project/weir/core/schedule"
 )
 
-// planIsValid: every accepted request has a plan of the advertised kind that a rank would take, the same each time.
+// planIsValid: every accepted request has a plan of the advertised kind that the engine would take, the same each time. A
+// schedule is proved.
 func (s *suite) planIsValid() error {
 	tried := false
 	for _, world := range append(s.worlds(), s.largestWorld()) {
@@ -27,6 +30,9 @@ func (s *suite) planIsValid() error {
 				continue
 			}
 			tried = true
+			if err := s.proved(req, p); err != nil {
+				return err
+			}
 			again, _, err := s.plan(req)
 			if err != nil {
 				return err
@@ -38,6 +44,23 @@ func (s *suite) planIsValid() error {
 	}
 	if !tried {
 		return notApplicable("the backend accepted nothing here")
+	}
+	return nil
+}
+
+// proved: the engine refuses a schedule that it cannot prove.
+func (s *suite) proved(req backend.Request, p plan.Plan) error {
+	program, ok := p.(*plan.Schedule)
+	if !ok {
+		return nil
+	}
+	err := s.prover.Prove(program)
+	var refused *schedule.Refused
+	if errors.As(err, &refused) {
+		return fmt.Errorf("%s: %w\n%s", describe(req), err, strings.Join(refused.Details(), "\n"))
+	}
+	if err != nil {
+		return fmt.Errorf("%s: %w", describe(req), err)
 	}
 	return nil
 }

@@ -100,6 +100,9 @@ func TestBrokenBackends(t *testing.T) {
 			f.plan = func(world int) (plan.Plan, error) { return flat(min(world, 2), nil), nil }
 		}},
 		{"out of plans", "plan", "out of plans", func(f *fake) { f.plan = func(int) (plan.Plan, error) { return nil, errors.New("out of plans") } }},
+		{"no proof", "plan", "reads slot 0 of rank 1, which nobody has written by then", func(f *fake) {
+			f.plan = func(world int) (plan.Plan, error) { return hasty(world), nil }
+		}},
 		{"restless plan", "plan", "different plans", func(f *fake) {
 			n := int64(0)
 			f.plan = func(world int) (plan.Plan, error) { p := flat(world, nil); n += 64; p.TileBytes += n; return p, nil }

@@ -54,7 +54,7 @@ func (g *Group) decideWithin(ctx context.Context, class collective.Class) (*tabl
 	defer s.end(id)
 	d := &decider{group: g, class: class, id: id}
 	for {
-		r, err := s.answer(ctx, answers)
+		r, err := s.answer(ctx, id, answers, decisionPatience)
 		if err != nil {
 			if e := g.dead.Load(); e != nil {
 				return nil, e
@@ -69,13 +69,17 @@ func (g *Group) decideWithin(ctx context.Context, class collective.Class) (*tabl
 		case *rankv1.ToRank_Discard:
 			d.discard(body.Discard.Instances)
 		case *rankv1.ToRank_Commit:
-			return d.commit(body.Commit)
+			t, err := d.commit(body.Commit)
+			if err != nil { // the other ranks have it
+				return nil, g.broken(g.calls, fmt.Errorf("decide %s: %w", class, err))
+			}
+			return t, nil
 		default:
 			r.discard()
 			err = fmt.Errorf("unexpected answer %T", body)
 		}
 		if err != nil {
-			return nil, fmt.Errorf("decide %s for group %s: %w", class, g.id, err)
+			return nil, g.broken(g.calls, fmt.Errorf("decide %s: %w", class, err))
 		}
 	}
 }
@@ -107,6 +111,9 @@ func (d *decider) prepare(m *rankv1.Prepare, files []sharedFile) error {
 		if reason := d.prepareOne(i, memory); reason != nil {
 			outcome.Reason = pluginv1.FromReason(*reason)
 		}
+		if memory != nil {
+			_ = memory.file.Close() // the mapping keeps the memory
+		}
 		done.Outcomes = append(done.Outcomes, outcome)
 	}
 	return d.report(done)
@@ -125,9 +132,6 @@ func (d *decider) prepareOne(m *rankv1.Instance, memory *sharedFile) *backend.Re
 	d.tests = append(d.tests, test{m.Id, ranges})
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.instances[m.Id] != nil {
-		return nil // another class runs it already
-	}
 	p, err := pluginv1.ToPlan(m.Plan)
 	if err == nil {
 		err = p.Validate(g.Size())
@@ -159,12 +163,18 @@ func (d *decider) prepareOne(m *rankv1.Instance, memory *sharedFile) *backend.Re
 func (d *decider) selfTest(deadline time.Duration) error {
 	g := d.group
 	done := &rankv1.StepDone{StartUnixNs: time.Now().UnixNano()}
+	end := time.Now().Add(deadline)
 	for _, t := range d.tests {
 		i := g.instances[t.id]
 		trial := i.watch
-		trial.Deadline, trial.Stalled = deadline, nil // no call is in progress that peers could be compared by
-		i.run.SetWatch(trial)
-		err := exec.SelfTest(i.run.Run, g.rank, g.Size(), d.class, t.ranges, i.edges)
+		trial.Stalled = nil // no call is in progress that peers could be compared by
+		err := exec.SelfTest(func(c exec.Call) error {
+			if trial.Deadline = time.Until(end); trial.Deadline <= 0 {
+				return fmt.Errorf("not done within %s", deadline)
+			}
+			i.run.SetWatch(trial)
+			return i.run.Run(c)
+		}, g.rank, g.Size(), d.class, t.ranges, i.edges)
 		i.run.SetWatch(i.watch)
 		outcome := &rankv1.Outcome{Instance: t.id}
 		if err != nil {

@@ -29,7 +29,7 @@ func (g *Group) broken(number uint64, err error) error {
 	case errors.As(err, &mismatch):
 		text = g.disagreement(number)
 	case errors.As(err, &late):
-		text = fmt.Sprintf("rank %d is late: %s after %s; %s", late.Rank, g.did(g.rank), g.deadline, g.did(late.Rank))
+		text = g.lateness(number, late)
 	default:
 		text = err.Error()
 	}
@@ -58,6 +58,8 @@ func (g *Group) stalled() error {
 		case rank == g.rank:
 		case peer.Number == own.Number && (peer.Rejected || peer.Class != own.Class || peer.Bytes != own.Bytes):
 			return &exec.Mismatch{Rank: rank}
+		case peer.Refused == own.Number: // and has gone on since
+			return &exec.Mismatch{Rank: rank}
 		case peer.State == rankv1.Left && peer.Number < own.Number:
 			return fmt.Errorf("rank %d has left the group; %s", rank, g.did(g.rank))
 		}
@@ -71,6 +73,9 @@ func (g *Group) disagreement(number uint64) string {
 	callers := map[string][]int{}
 	for rank := range g.ranks {
 		what := g.board.Begun(rank).String()
+		if b := g.board.Begun(rank); b.Refused == number && b.Number != number {
+			what = fmt.Sprintf("all-reduce %d with arguments that it refused, then %s", number, what)
+		}
 		if callers[what] == nil {
 			order = append(order, what)
 		}
@@ -81,6 +86,16 @@ func (g *Group) disagreement(number uint64) string {
 		return fmt.Sprintf("%s %s: %s", lo.Ternary(len(ranks) == 1, "rank", "ranks"), join(ranks), what)
 	})
 	return fmt.Sprintf("ranks disagree about all-reduce %d: %s", number, strings.Join(parts, "; "))
+}
+
+// lateness says which ranks did not come, or which one does not go on if all have.
+func (g *Group) lateness(number uint64, late *exec.Late) string {
+	behind := lo.Filter(lo.Range(len(g.ranks)), func(rank, _ int) bool { return g.board.Begun(rank).Number < number })
+	if len(behind) == 0 {
+		return fmt.Sprintf("rank %d began all-reduce %d and did not finish its part within %s", late.Rank, number, g.deadline)
+	}
+	return fmt.Sprintf("%s %s did not begin all-reduce %d within %s: last, %s", lo.Ternary(len(behind) == 1, "rank", "ranks"),
+		join(behind), number, g.deadline, strings.Join(lo.Map(behind, func(rank, _ int) string { return g.did(rank) }), "; "))
 }
 
 func (g *Group) did(rank int) string {

@@ -28,13 +28,13 @@ type Group struct {
 	facts    collective.Group
 
 	tables [collective.NumClasses]atomic.Pointer[table]
-	busy   atomic.Uint32 // inUse, closing
+	busy   atomic.Uint32 // idle, inCall or shut
 	calls  uint64        // begun; written while busy
 	dead   atomic.Pointer[GroupError]
 
 	mu        sync.Mutex // of what follows; never held in a decided call
 	instances map[uint64]*instance
-	closed    bool
+	closed    bool // the memory is gone
 }
 
 // The states of a group's busy word.
@@ -90,6 +90,7 @@ func (s *Session) open(r *reply) (*Group, error) {
 	}
 	world := facts.WorldSize()
 	memory, err := r.files[0].mapAll(rankv1.BoardSize(world))
+	r.discard()
 	if err != nil {
 		return nil, err
 	}
@@ -107,7 +108,11 @@ func (s *Session) open(r *reply) (*Group, error) {
 	}
 	s.mu.Lock()
 	s.groups[g.id] = g
+	text, failed := s.faults[g.id]
 	s.mu.Unlock()
+	if failed {
+		g.fail(&GroupError{Group: g.id, Text: text})
+	}
 	return g, nil
 }
 
@@ -136,6 +141,9 @@ func (g *Group) Err() error {
 func (g *Group) Exchange(ctx context.Context, data []byte) ([][]byte, error) {
 	if err := g.Err(); err != nil {
 		return nil, err
+	}
+	if g.busy.Load() == shut {
+		return nil, fmt.Errorf("exchange in group %s: %w", g.id, ErrClosed)
 	}
 	r, err := g.session.ask(ctx, &rankv1.FromRank{Body: &rankv1.FromRank_Exchange{Exchange: &rankv1.Exchange{Group: g.id, Data: data}}})
 	if err != nil {
@@ -174,12 +182,15 @@ func (g *Group) Close() error {
 		_ = unix.Munmap(i.memory)
 	}
 	g.instances = nil
-	return nil // the board stays mapped: a fault that arrives late still writes to it
+	g.closed = true
+	return unix.Munmap(g.board.Memory())
 }
 
 // fail makes the group fail on this rank; the first error stays.
 func (g *Group) fail(e *GroupError) *GroupError {
-	if g.dead.CompareAndSwap(nil, e) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.dead.CompareAndSwap(nil, e) && !g.closed {
 		g.board.Abort()
 	}
 	return g.dead.Load()

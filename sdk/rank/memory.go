@@ -42,9 +42,8 @@ func (r *reply) discard() {
 	}
 }
 
-// mapAll maps the file and closes it. It insists on the seals that keep a peer from shrinking the memory under us.
+// mapAll maps the file. It insists on the seals that keep a peer from shrinking the memory under us.
 func (f sharedFile) mapAll(size int64) ([]byte, error) {
-	defer f.file.Close()
 	info, err := f.file.Stat()
 	if err != nil {
 		return nil, fmt.Errorf("shared memory: %w", err)

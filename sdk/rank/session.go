@@ -5,9 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"sync"
-
-	"google.golang.org/protobuf/proto"
+	"time"
 
 	"github.com/weir-project/weir/sdk/proto/rankv1"
 )
@@ -26,8 +27,9 @@ type Session struct {
 	lastID  uint64
 	pending map[uint64]chan *reply // requests that wait for answers
 	groups  map[string]*Group
-	lost    error         // why the agent can no longer be asked
-	done    chan struct{} // closed when the receiving goroutine has ended
+	faults  map[string]string // of groups that failed before this process had opened them
+	lost    error             // why the agent can no longer be asked
+	done    chan struct{}     // closed when the receiving goroutine has ended
 }
 
 // reply is a message from the agent with the files that came with it.
@@ -39,7 +41,7 @@ type reply struct {
 func newSession(conn *rankv1.Conn, opts Options) *Session {
 	s := &Session{
 		conn: conn, rank: opts.Rank, worldSize: opts.WorldSize,
-		pending: map[uint64]chan *reply{}, groups: map[string]*Group{}, done: make(chan struct{}),
+		pending: map[uint64]chan *reply{}, groups: map[string]*Group{}, faults: map[string]string{}, done: make(chan struct{}),
 	}
 	go s.receive()
 	return s
@@ -65,15 +67,15 @@ func (s *Session) NewGroup(ctx context.Context, ranks []int) (*Group, error) {
 // Close leaves all groups and the job. It waits for nobody. Calls on the session's groups then fail with ErrClosed.
 func (s *Session) Close() error {
 	s.mu.Lock()
-	groups := make([]*Group, 0, len(s.groups))
-	for _, g := range s.groups {
-		groups = append(groups, g)
-	}
+	groups := slices.Collect(maps.Values(s.groups))
 	s.mu.Unlock()
 	var errs []error
 	for _, g := range groups {
 		errs = append(errs, g.Close())
 	}
+	s.mu.Lock()
+	s.lost = fmt.Errorf("the session is %w", ErrClosed)
+	s.mu.Unlock()
 	s.disconnect()
 	return errors.Join(errs...)
 }
@@ -90,7 +92,7 @@ func (s *Session) ask(ctx context.Context, m *rankv1.FromRank) (*reply, error) {
 		return nil, err
 	}
 	defer s.end(id)
-	return s.answer(ctx, answers)
+	return s.answer(ctx, id, answers, requestPatience)
 }
 
 // begin sends a request whose answers arrive on the channel until end.
@@ -119,22 +121,43 @@ func (s *Session) end(id uint64) {
 	s.mu.Unlock()
 }
 
-func (s *Session) answer(ctx context.Context, answers <-chan *reply) (*reply, error) {
+// How long a request may go on after it was withdrawn. The agent refuses it at once unless all ranks have made it. Then
+// it ends at once too, but for a decision, which ends within the agent's own deadlines.
+const (
+	requestPatience  = 5 * time.Second
+	decisionPatience = 2 * time.Minute
+)
+
+// answer waits for the next answer to a request. When ctx ends the request is withdrawn; if it was too late for that,
+// because all ranks have made it, it is carried through, so that the ranks stay in step.
+func (s *Session) answer(ctx context.Context, id uint64, answers <-chan *reply, patience time.Duration) (*reply, error) {
 	select {
 	case r := <-answers:
 		return s.unlessFailed(r)
 	case <-s.done:
-		select { // it may have answered just before
-		case r := <-answers:
-			return s.unlessFailed(r)
-		default:
-		}
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		return nil, s.lost
 	case <-ctx.Done():
-		return nil, ctx.Err()
+		_ = s.conn.Send(&rankv1.FromRank{Body: &rankv1.FromRank_Cancel{Cancel: &rankv1.Cancel{Request: id}}}) // if it fails, done will tell
+		timer := time.NewTimer(patience)
+		defer timer.Stop()
+		select {
+		case r := <-answers:
+			if r, err := s.unlessFailed(r); err == nil {
+				return r, nil
+			}
+			return nil, ctx.Err()
+		case <-s.done:
+		case <-timer.C:
+			return nil, fmt.Errorf("%w, and the agent does not answer", ctx.Err())
+		}
 	}
+	select { // it may have answered just before it ended
+	case r := <-answers:
+		return s.unlessFailed(r)
+	default:
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return nil, s.lost
 }
 
 // unlessFailed is the reply, or the error that it carries.
@@ -172,7 +195,7 @@ func (s *Session) receive() {
 		s.mu.Lock()
 		answers := s.pending[m.Id]
 		s.mu.Unlock()
-		r := &reply{message: proto.CloneOf(&m), files: files}
+		r := &reply{message: &m, files: files}
 		select {
 		case answers <- r: // a nil channel: nobody waits any more
 		default:
@@ -185,6 +208,9 @@ func (s *Session) receive() {
 func (s *Session) lose(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.lost != nil {
+		return // it was closed
+	}
 	if errors.Is(err, io.EOF) {
 		err = errors.New("it has ended")
 	}
@@ -194,8 +220,14 @@ func (s *Session) lose(err error) {
 func (s *Session) fault(f *rankv1.GroupFault) {
 	s.mu.Lock()
 	g := s.groups[f.Group]
+	if g == nil && len(s.faults) < maxFaults {
+		s.faults[f.Group] = f.Text
+	}
 	s.mu.Unlock()
 	if g != nil {
 		g.fail(&GroupError{Group: f.Group, Text: f.Text})
 	}
 }
+
+// maxFaults bounds what is kept of groups that this process has left or not opened yet.
+const maxFaults = 1000

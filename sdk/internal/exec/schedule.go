@@ -9,6 +9,7 @@ import (
 
 	"github.com/weir-project/weir/core/collective"
 	"github.com/weir-project/weir/core/plan"
+	"github.com/weir-project/weir/sdk/internal/reduce"
 )
 
 // Call is one all-reduce as a rank makes it.
@@ -57,7 +58,7 @@ type Schedule struct {
 type call struct {
 	in, out unsafe.Pointer
 	size    int64 // of an element
-	kernel  kernel
+	kernel  reduce.Kernel
 	average bool
 	tag     uint32
 	first   uint64           // its first tile
@@ -126,7 +127,7 @@ func (c Call) check() error {
 func (s *Schedule) run(c Call) error {
 	s.in, s.out = c.Src, c.Dst
 	s.size = int64(c.Class.DataType.Size())
-	s.kernel = kernels[c.Class.DataType][c.Class.Op]
+	s.kernel = reduce.For(c.Class.DataType, c.Class.Op)
 	s.average = c.Class.Op == collective.Avg
 	s.tag = tagOf(c.Class, c.Bytes, c.Number)
 	s.began = time.Time{}
@@ -152,7 +153,7 @@ func (s *Schedule) runTile(program []instr, offset, bytes int64) error {
 		in := &program[i]
 		switch in.kind {
 		case plan.Signal:
-			atomic.StoreUint64(in.signal, uint64(s.tag)<<32|uint64(uint32(s.next)))
+			reduce.StoreRelease64(in.signal, uint64(s.tag)<<32|uint64(uint32(s.next)))
 		case plan.Wait:
 			if err := s.wait(in); err != nil {
 				return err
@@ -180,7 +181,7 @@ func (s *Schedule) move(in *instr, offset, bytes int64) {
 	}
 	if in.kind == plan.Copy && divide == 1 {
 		if src := s.address(in.srcs[0], offset, lo); src != dst {
-			copy(unsafe.Slice((*byte)(dst), n), unsafe.Slice((*byte)(src), n))
+			reduce.Copy(dst, src, int(n))
 		}
 		return
 	}

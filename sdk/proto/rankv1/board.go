@@ -30,6 +30,7 @@ const (
 	offWhat   = 8  // uint64: that call, in one word: number (lowest 15 bits), rejected (1), class index + 1 (8), bytes (40)
 	offDone   = 16 // uint64: number of the call ended last
 	offState  = 24 // uint32: RankState
+	offReject = 32 // uint64: number of the call refused last
 
 	offSampleHead = 128 // uint64: samples taken so far
 	offSamples    = 192 // ring of uint64: counter in the upper 24 bits, nanoseconds in the lower 40
@@ -95,7 +96,8 @@ type Begun struct {
 	Done     uint64 // number of the call ended last
 	Class    collective.Class
 	Bytes    int64
-	Rejected bool // the rank refused the call's arguments and did not take part
+	Rejected bool   // the rank refused the call's arguments and did not take part
+	Refused  uint64 // number of the call refused last; 0 for none
 	State    RankState
 }
 
@@ -126,6 +128,7 @@ func (b *Board) Begin(rank int, number uint64, class int, bytes int64) {
 
 // Reject publishes that a rank refused a call's arguments and takes no part in it.
 func (b *Board) Reject(rank int, number uint64) {
+	atomic.StoreUint64(b.rank(rank, offReject), number)
 	atomic.StoreUint64(b.rank(rank, offNumber), number)
 	atomic.StoreUint64(b.rank(rank, offWhat), packWhat(number, true, -1, 0))
 	atomic.StoreUint64(b.rank(rank, offDone), number)
@@ -156,6 +159,7 @@ func (b *Board) Begun(rank int) Begun {
 			Done:     atomic.LoadUint64(b.rank(rank, offDone)),
 			Bytes:    int64(what & (1<<40 - 1)),
 			Rejected: what>>48&1 == 1,
+			Refused:  atomic.LoadUint64(b.rank(rank, offReject)),
 			State:    RankState(atomic.LoadUint32(b.word32((1+rank)*boardPage + offState))),
 		}
 		if index := int(what>>40&0xff) - 1; index >= 0 && index < collective.NumClasses {

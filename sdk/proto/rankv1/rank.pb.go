@@ -39,6 +39,7 @@ type FromRank struct {
 	//	*FromRank_Exchange
 	//	*FromRank_Leave
 	//	*FromRank_GroupFault
+	//	*FromRank_Cancel
 	Body          isFromRank_Body `protobuf_oneof:"body"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -151,6 +152,15 @@ func (x *FromRank) GetGroupFault() *GroupFault {
 	return nil
 }
 
+func (x *FromRank) GetCancel() *Cancel {
+	if x != nil {
+		if x, ok := x.Body.(*FromRank_Cancel); ok {
+			return x.Cancel
+		}
+	}
+	return nil
+}
+
 type isFromRank_Body interface {
 	isFromRank_Body()
 }
@@ -183,6 +193,10 @@ type FromRank_GroupFault struct {
 	GroupFault *GroupFault `protobuf:"bytes,8,opt,name=group_fault,json=groupFault,proto3,oneof"` // not answered
 }
 
+type FromRank_Cancel struct {
+	Cancel *Cancel `protobuf:"bytes,9,opt,name=cancel,proto3,oneof"` // not answered itself
+}
+
 func (*FromRank_Join) isFromRank_Body() {}
 
 func (*FromRank_NewGroup) isFromRank_Body() {}
@@ -196,6 +210,8 @@ func (*FromRank_Exchange) isFromRank_Body() {}
 func (*FromRank_Leave) isFromRank_Body() {}
 
 func (*FromRank_GroupFault) isFromRank_Body() {}
+
+func (*FromRank_Cancel) isFromRank_Body() {}
 
 type ToRank struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -628,7 +644,6 @@ func (x *Resolve) GetClass() *pluginv1.Class {
 type Prepare struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Instances     []*Instance            `protobuf:"bytes,1,rep,name=instances,proto3" json:"instances,omitempty"`
-	DeadlineNs    int64                  `protobuf:"varint,2,opt,name=deadline_ns,json=deadlineNs,proto3" json:"deadline_ns,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -668,13 +683,6 @@ func (x *Prepare) GetInstances() []*Instance {
 		return x.Instances
 	}
 	return nil
-}
-
-func (x *Prepare) GetDeadlineNs() int64 {
-	if x != nil {
-		return x.DeadlineNs
-	}
-	return 0
 }
 
 // Instance is a plan that a group runs, with memory of its own.
@@ -1283,6 +1291,51 @@ func (x *Exchanged) GetData() [][]byte {
 	return nil
 }
 
+// Cancel withdraws a request: it fails if it still waits for other ranks, and goes on if all have made it.
+type Cancel struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Request       uint64                 `protobuf:"varint,1,opt,name=request,proto3" json:"request,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Cancel) Reset() {
+	*x = Cancel{}
+	mi := &file_rankv1_rank_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Cancel) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Cancel) ProtoMessage() {}
+
+func (x *Cancel) ProtoReflect() protoreflect.Message {
+	mi := &file_rankv1_rank_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Cancel.ProtoReflect.Descriptor instead.
+func (*Cancel) Descriptor() ([]byte, []int) {
+	return file_rankv1_rank_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *Cancel) GetRequest() uint64 {
+	if x != nil {
+		return x.Request
+	}
+	return 0
+}
+
 type Leave struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Group         string                 `protobuf:"bytes,1,opt,name=group,proto3" json:"group,omitempty"`
@@ -1292,7 +1345,7 @@ type Leave struct {
 
 func (x *Leave) Reset() {
 	*x = Leave{}
-	mi := &file_rankv1_rank_proto_msgTypes[18]
+	mi := &file_rankv1_rank_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1304,7 +1357,7 @@ func (x *Leave) String() string {
 func (*Leave) ProtoMessage() {}
 
 func (x *Leave) ProtoReflect() protoreflect.Message {
-	mi := &file_rankv1_rank_proto_msgTypes[18]
+	mi := &file_rankv1_rank_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1317,7 +1370,7 @@ func (x *Leave) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Leave.ProtoReflect.Descriptor instead.
 func (*Leave) Descriptor() ([]byte, []int) {
-	return file_rankv1_rank_proto_rawDescGZIP(), []int{18}
+	return file_rankv1_rank_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Leave) GetGroup() string {
@@ -1337,7 +1390,7 @@ type Failed struct {
 
 func (x *Failed) Reset() {
 	*x = Failed{}
-	mi := &file_rankv1_rank_proto_msgTypes[19]
+	mi := &file_rankv1_rank_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1349,7 +1402,7 @@ func (x *Failed) String() string {
 func (*Failed) ProtoMessage() {}
 
 func (x *Failed) ProtoReflect() protoreflect.Message {
-	mi := &file_rankv1_rank_proto_msgTypes[19]
+	mi := &file_rankv1_rank_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1362,7 +1415,7 @@ func (x *Failed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Failed.ProtoReflect.Descriptor instead.
 func (*Failed) Descriptor() ([]byte, []int) {
-	return file_rankv1_rank_proto_rawDescGZIP(), []int{19}
+	return file_rankv1_rank_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Failed) GetText() string {
@@ -1390,7 +1443,7 @@ type GroupFault struct {
 
 func (x *GroupFault) Reset() {
 	*x = GroupFault{}
-	mi := &file_rankv1_rank_proto_msgTypes[20]
+	mi := &file_rankv1_rank_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1402,7 +1455,7 @@ func (x *GroupFault) String() string {
 func (*GroupFault) ProtoMessage() {}
 
 func (x *GroupFault) ProtoReflect() protoreflect.Message {
-	mi := &file_rankv1_rank_proto_msgTypes[20]
+	mi := &file_rankv1_rank_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1415,7 +1468,7 @@ func (x *GroupFault) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GroupFault.ProtoReflect.Descriptor instead.
 func (*GroupFault) Descriptor() ([]byte, []int) {
-	return file_rankv1_rank_proto_rawDescGZIP(), []int{20}
+	return file_rankv1_rank_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *GroupFault) GetGroup() string {
@@ -1436,7 +1489,7 @@ var File_rankv1_rank_proto protoreflect.FileDescriptor
 
 const file_rankv1_rank_proto_rawDesc = "" +
 	"\n" +
-	"\x11rankv1/rank.proto\x12\fweir.rank.v1\x1a\x15pluginv1/plugin.proto\"\x8d\x03\n" +
+	"\x11rankv1/rank.proto\x12\fweir.rank.v1\x1a\x15pluginv1/plugin.proto\"\xbd\x03\n" +
 	"\bFromRank\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12(\n" +
 	"\x04join\x18\x02 \x01(\v2\x12.weir.rank.v1.JoinH\x00R\x04join\x125\n" +
@@ -1446,7 +1499,8 @@ const file_rankv1_rank_proto_rawDesc = "" +
 	"\bexchange\x18\x06 \x01(\v2\x16.weir.rank.v1.ExchangeH\x00R\bexchange\x12+\n" +
 	"\x05leave\x18\a \x01(\v2\x13.weir.rank.v1.LeaveH\x00R\x05leave\x12;\n" +
 	"\vgroup_fault\x18\b \x01(\v2\x18.weir.rank.v1.GroupFaultH\x00R\n" +
-	"groupFaultB\x06\n" +
+	"groupFault\x12.\n" +
+	"\x06cancel\x18\t \x01(\v2\x14.weir.rank.v1.CancelH\x00R\x06cancelB\x06\n" +
 	"\x04body\"\xd0\x03\n" +
 	"\x06ToRank\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12;\n" +
@@ -1479,11 +1533,9 @@ const file_rankv1_rank_proto_rawDesc = "" +
 	"\x05ranks\x18\x05 \x03(\x05R\x05ranks\"L\n" +
 	"\aResolve\x12\x14\n" +
 	"\x05group\x18\x01 \x01(\tR\x05group\x12+\n" +
-	"\x05class\x18\x02 \x01(\v2\x15.weir.plugin.v1.ClassR\x05class\"`\n" +
+	"\x05class\x18\x02 \x01(\v2\x15.weir.plugin.v1.ClassR\x05class\"?\n" +
 	"\aPrepare\x124\n" +
-	"\tinstances\x18\x01 \x03(\v2\x16.weir.rank.v1.InstanceR\tinstances\x12\x1f\n" +
-	"\vdeadline_ns\x18\x02 \x01(\x03R\n" +
-	"deadlineNs\"\xa5\x01\n" +
+	"\tinstances\x18\x01 \x03(\v2\x16.weir.rank.v1.InstanceR\tinstances\"\xa5\x01\n" +
 	"\bInstance\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x18\n" +
 	"\abackend\x18\x02 \x01(\tR\abackend\x12(\n" +
@@ -1521,7 +1573,9 @@ const file_rankv1_rank_proto_rawDesc = "" +
 	"\x05group\x18\x01 \x01(\tR\x05group\x12\x12\n" +
 	"\x04data\x18\x02 \x01(\fR\x04data\"\x1f\n" +
 	"\tExchanged\x12\x12\n" +
-	"\x04data\x18\x01 \x03(\fR\x04data\"\x1d\n" +
+	"\x04data\x18\x01 \x03(\fR\x04data\"\"\n" +
+	"\x06Cancel\x12\x18\n" +
+	"\arequest\x18\x01 \x01(\x04R\arequest\"\x1d\n" +
 	"\x05Leave\x12\x14\n" +
 	"\x05group\x18\x01 \x01(\tR\x05group\"2\n" +
 	"\x06Failed\x12\x12\n" +
@@ -1544,7 +1598,7 @@ func file_rankv1_rank_proto_rawDescGZIP() []byte {
 	return file_rankv1_rank_proto_rawDescData
 }
 
-var file_rankv1_rank_proto_msgTypes = make([]protoimpl.MessageInfo, 21)
+var file_rankv1_rank_proto_msgTypes = make([]protoimpl.MessageInfo, 22)
 var file_rankv1_rank_proto_goTypes = []any{
 	(*FromRank)(nil),         // 0: weir.rank.v1.FromRank
 	(*ToRank)(nil),           // 1: weir.rank.v1.ToRank
@@ -1564,16 +1618,17 @@ var file_rankv1_rank_proto_goTypes = []any{
 	(*Answer)(nil),           // 15: weir.rank.v1.Answer
 	(*Exchange)(nil),         // 16: weir.rank.v1.Exchange
 	(*Exchanged)(nil),        // 17: weir.rank.v1.Exchanged
-	(*Leave)(nil),            // 18: weir.rank.v1.Leave
-	(*Failed)(nil),           // 19: weir.rank.v1.Failed
-	(*GroupFault)(nil),       // 20: weir.rank.v1.GroupFault
-	(*pluginv1.Rank)(nil),    // 21: weir.plugin.v1.Rank
-	(*pluginv1.Group)(nil),   // 22: weir.plugin.v1.Group
-	(*pluginv1.Class)(nil),   // 23: weir.plugin.v1.Class
-	(*pluginv1.Plan)(nil),    // 24: weir.plugin.v1.Plan
-	(*pluginv1.Range)(nil),   // 25: weir.plugin.v1.Range
-	(*pluginv1.Reason)(nil),  // 26: weir.plugin.v1.Reason
-	(*pluginv1.Verdict)(nil), // 27: weir.plugin.v1.Verdict
+	(*Cancel)(nil),           // 18: weir.rank.v1.Cancel
+	(*Leave)(nil),            // 19: weir.rank.v1.Leave
+	(*Failed)(nil),           // 20: weir.rank.v1.Failed
+	(*GroupFault)(nil),       // 21: weir.rank.v1.GroupFault
+	(*pluginv1.Rank)(nil),    // 22: weir.plugin.v1.Rank
+	(*pluginv1.Group)(nil),   // 23: weir.plugin.v1.Group
+	(*pluginv1.Class)(nil),   // 24: weir.plugin.v1.Class
+	(*pluginv1.Plan)(nil),    // 25: weir.plugin.v1.Plan
+	(*pluginv1.Range)(nil),   // 26: weir.plugin.v1.Range
+	(*pluginv1.Reason)(nil),  // 27: weir.plugin.v1.Reason
+	(*pluginv1.Verdict)(nil), // 28: weir.plugin.v1.Verdict
 }
 var file_rankv1_rank_proto_depIdxs = []int32{
 	2,  // 0: weir.rank.v1.FromRank.join:type_name -> weir.rank.v1.Join
@@ -1581,33 +1636,34 @@ var file_rankv1_rank_proto_depIdxs = []int32{
 	5,  // 2: weir.rank.v1.FromRank.resolve:type_name -> weir.rank.v1.Resolve
 	9,  // 3: weir.rank.v1.FromRank.step_done:type_name -> weir.rank.v1.StepDone
 	16, // 4: weir.rank.v1.FromRank.exchange:type_name -> weir.rank.v1.Exchange
-	18, // 5: weir.rank.v1.FromRank.leave:type_name -> weir.rank.v1.Leave
-	20, // 6: weir.rank.v1.FromRank.group_fault:type_name -> weir.rank.v1.GroupFault
-	4,  // 7: weir.rank.v1.ToRank.group_ready:type_name -> weir.rank.v1.GroupReady
-	6,  // 8: weir.rank.v1.ToRank.prepare:type_name -> weir.rank.v1.Prepare
-	8,  // 9: weir.rank.v1.ToRank.self_test:type_name -> weir.rank.v1.SelfTest
-	11, // 10: weir.rank.v1.ToRank.discard:type_name -> weir.rank.v1.Discard
-	12, // 11: weir.rank.v1.ToRank.commit:type_name -> weir.rank.v1.Commit
-	17, // 12: weir.rank.v1.ToRank.exchanged:type_name -> weir.rank.v1.Exchanged
-	19, // 13: weir.rank.v1.ToRank.failed:type_name -> weir.rank.v1.Failed
-	20, // 14: weir.rank.v1.ToRank.group_fault:type_name -> weir.rank.v1.GroupFault
-	21, // 15: weir.rank.v1.Join.facts:type_name -> weir.plugin.v1.Rank
-	22, // 16: weir.rank.v1.GroupReady.facts:type_name -> weir.plugin.v1.Group
-	23, // 17: weir.rank.v1.Resolve.class:type_name -> weir.plugin.v1.Class
-	7,  // 18: weir.rank.v1.Prepare.instances:type_name -> weir.rank.v1.Instance
-	24, // 19: weir.rank.v1.Instance.plan:type_name -> weir.plugin.v1.Plan
-	25, // 20: weir.rank.v1.Instance.ranges:type_name -> weir.plugin.v1.Range
-	10, // 21: weir.rank.v1.StepDone.outcomes:type_name -> weir.rank.v1.Outcome
-	26, // 22: weir.rank.v1.Outcome.reason:type_name -> weir.plugin.v1.Reason
-	13, // 23: weir.rank.v1.Commit.segments:type_name -> weir.rank.v1.Segment
-	15, // 24: weir.rank.v1.Commit.answers:type_name -> weir.rank.v1.Answer
-	14, // 25: weir.rank.v1.Segment.choices:type_name -> weir.rank.v1.Choice
-	27, // 26: weir.rank.v1.Answer.verdict:type_name -> weir.plugin.v1.Verdict
-	27, // [27:27] is the sub-list for method output_type
-	27, // [27:27] is the sub-list for method input_type
-	27, // [27:27] is the sub-list for extension type_name
-	27, // [27:27] is the sub-list for extension extendee
-	0,  // [0:27] is the sub-list for field type_name
+	19, // 5: weir.rank.v1.FromRank.leave:type_name -> weir.rank.v1.Leave
+	21, // 6: weir.rank.v1.FromRank.group_fault:type_name -> weir.rank.v1.GroupFault
+	18, // 7: weir.rank.v1.FromRank.cancel:type_name -> weir.rank.v1.Cancel
+	4,  // 8: weir.rank.v1.ToRank.group_ready:type_name -> weir.rank.v1.GroupReady
+	6,  // 9: weir.rank.v1.ToRank.prepare:type_name -> weir.rank.v1.Prepare
+	8,  // 10: weir.rank.v1.ToRank.self_test:type_name -> weir.rank.v1.SelfTest
+	11, // 11: weir.rank.v1.ToRank.discard:type_name -> weir.rank.v1.Discard
+	12, // 12: weir.rank.v1.ToRank.commit:type_name -> weir.rank.v1.Commit
+	17, // 13: weir.rank.v1.ToRank.exchanged:type_name -> weir.rank.v1.Exchanged
+	20, // 14: weir.rank.v1.ToRank.failed:type_name -> weir.rank.v1.Failed
+	21, // 15: weir.rank.v1.ToRank.group_fault:type_name -> weir.rank.v1.GroupFault
+	22, // 16: weir.rank.v1.Join.facts:type_name -> weir.plugin.v1.Rank
+	23, // 17: weir.rank.v1.GroupReady.facts:type_name -> weir.plugin.v1.Group
+	24, // 18: weir.rank.v1.Resolve.class:type_name -> weir.plugin.v1.Class
+	7,  // 19: weir.rank.v1.Prepare.instances:type_name -> weir.rank.v1.Instance
+	25, // 20: weir.rank.v1.Instance.plan:type_name -> weir.plugin.v1.Plan
+	26, // 21: weir.rank.v1.Instance.ranges:type_name -> weir.plugin.v1.Range
+	10, // 22: weir.rank.v1.StepDone.outcomes:type_name -> weir.rank.v1.Outcome
+	27, // 23: weir.rank.v1.Outcome.reason:type_name -> weir.plugin.v1.Reason
+	13, // 24: weir.rank.v1.Commit.segments:type_name -> weir.rank.v1.Segment
+	15, // 25: weir.rank.v1.Commit.answers:type_name -> weir.rank.v1.Answer
+	14, // 26: weir.rank.v1.Segment.choices:type_name -> weir.rank.v1.Choice
+	28, // 27: weir.rank.v1.Answer.verdict:type_name -> weir.plugin.v1.Verdict
+	28, // [28:28] is the sub-list for method output_type
+	28, // [28:28] is the sub-list for method input_type
+	28, // [28:28] is the sub-list for extension type_name
+	28, // [28:28] is the sub-list for extension extendee
+	0,  // [0:28] is the sub-list for field type_name
 }
 
 func init() { file_rankv1_rank_proto_init() }
@@ -1623,6 +1679,7 @@ func file_rankv1_rank_proto_init() {
 		(*FromRank_Exchange)(nil),
 		(*FromRank_Leave)(nil),
 		(*FromRank_GroupFault)(nil),
+		(*FromRank_Cancel)(nil),
 	}
 	file_rankv1_rank_proto_msgTypes[1].OneofWrappers = []any{
 		(*ToRank_GroupReady)(nil),
@@ -1640,7 +1697,7 @@ func file_rankv1_rank_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_rankv1_rank_proto_rawDesc), len(file_rankv1_rank_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   21,
+			NumMessages:   22,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

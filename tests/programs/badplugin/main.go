@@ -9,6 +9,7 @@ import (
 
 	"github.com/weir-project/weir/core/backend"
 	"github.com/weir-project/weir/core/plan"
+	"github.com/weir-project/weir/core/schedule"
 	"github.com/weir-project/weir/sdk/plugin"
 )
 
@@ -53,16 +54,33 @@ func (b bad) Accept(ctx context.Context, _ backend.Request) (backend.Verdict, er
 	return backend.Accepted(backend.AllBytes()...), nil
 }
 
-func (b bad) Plan(context.Context, backend.Request, []backend.Range) (plan.Plan, error) {
+func (b bad) Plan(_ context.Context, req backend.Request, _ []backend.Range) (plan.Plan, error) {
 	switch b.fault {
 	case "hangs in plan":
 		time.Sleep(time.Hour)
 	case "crashes in plan":
 		os.Exit(5)
+	case "unproved plan":
+		return hasty(req.Group.WorldSize()), nil
 	case "impossible plan":
 		return &plan.Schedule{TileBytes: 64, Buffers: 1, Chunks: 1, Programs: [][]plan.Step{{{Kind: plan.Wait, Rank: 77}}}}, nil
 	}
 	return &plan.Schedule{}, nil
+}
+
+// hasty is a flat schedule whose ranks do not wait for rank 0.
+func hasty(world int) *plan.Schedule {
+	shape := schedule.Shape{TileBytes: 4096, Buffers: 2, Slots: 1, Signals: 1, Chunks: 1}
+	return schedule.Build(world, shape, func(r *schedule.Rank) {
+		r.Copy(schedule.Slot(r.Rank, 0), schedule.In(), plan.AllChunks)
+		r.Signal(0)
+		for _, p := range r.Peers() {
+			if p > 0 {
+				r.Wait(p, 0)
+			}
+		}
+		r.ReduceFinal(schedule.Out(), r.Slots(0), plan.AllChunks)
+	})
 }
 
 func (b bad) Release(context.Context, string) error { return nil }

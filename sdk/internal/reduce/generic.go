@@ -1,22 +1,14 @@
-package exec
+package reduce
 
 import (
+	"math/bits"
 	"unsafe"
 
 	"github.com/weir-project/weir/core/collective"
 )
 
-// kernel combines n elements of every source, in the order of srcs, and divides by divide where that is not 1. With one
-// source it copies. dst may be one of the sources; two buffers are otherwise disjoint.
-//
-// 16-bit types are accumulated in float32 over all sources and rounded once, when stored: a schedule that reduces in
-// several steps rounds at each. What min, max and avg do is said at collective.Op.
-type kernel func(dst unsafe.Pointer, srcs []unsafe.Pointer, n, divide int)
-
-// kernels are chosen from once per call.
-var kernels = makeKernels()
-
-func makeKernels() (t [collective.NumDataTypes][collective.NumOps]kernel) {
+// generic is every kernel in plain Go.
+func generic() (t table) {
 	for _, op := range collective.Ops() {
 		t[collective.Float32][op] = kernelOf[float32](op)
 		t[collective.Float64][op] = kernelOf[float64](op)
@@ -36,7 +28,7 @@ type number interface {
 	float32 | float64 | int8 | uint8 | int32 | int64
 }
 
-func kernelOf[T number](op collective.Op) kernel {
+func kernelOf[T number](op collective.Op) Kernel {
 	return func(dst unsafe.Pointer, srcs []unsafe.Pointer, n, divide int) { fold[T](op, dst, srcs, n, divide) }
 }
 
@@ -52,7 +44,7 @@ func fold[T number](op collective.Op, dst unsafe.Pointer, srcs []unsafe.Pointer,
 		for _, src := range srcs[1:] {
 			combine(op, a, elements[T](src, at, len(a)))
 		}
-		if divide != 1 {
+		if op == collective.Avg && divide != 1 {
 			quotients(a, divide)
 		}
 		copy(elements[T](dst, at, len(a)), a)
@@ -69,7 +61,7 @@ func fold16(dt collective.DataType, op collective.Op, dst unsafe.Pointer, srcs [
 			widen(dt, w, src, at)
 			combine(op, a, w)
 		}
-		if divide != 1 {
+		if op == collective.Avg && divide != 1 {
 			quotients(a, divide)
 		}
 		round(dt, dst, at, a)
@@ -132,6 +124,14 @@ func quotients[T number](a []T, n int) {
 	if T(1)/T(2) != 0 { // floating point
 		for i := range a {
 			a[i] /= T(n)
+		}
+		return
+	}
+	if n&(n-1) == 0 { // a division takes ten times as long
+		shift := bits.TrailingZeros(uint(n))
+		for i := range a {
+			v := int64(a[i])
+			a[i] = T((v + v>>63&int64(n-1)) >> shift)
 		}
 		return
 	}
