@@ -43,11 +43,12 @@ type benchSeries struct {
 }
 
 func (a *app) runBench(c *cobra.Command, f benchFlags, spec bench.Spec) (err error) {
-	e, err := a.open(c)
+	e, err := a.open(c, false)
 	if err != nil {
 		return err
 	}
 	defer func() { err = firstError(err, e.close()) }()
+	e.config.Agent.Socket = "" // that is for other programs' ranks; these have one of their own
 	j := &benchJob{app: a, engine: e, flags: f, spec: spec}
 	j.ask(c.Context())
 	pinned, err := j.backends()
