@@ -18,14 +18,16 @@ import (
 func main() {
 	calls := flag.Int("calls", 1000, "number of `calls` after the first")
 	elements := flag.Int("elements", 2, "float32 `elements` of each")
+	gate := flag.String("gate", "", "print a line after the first call and make the others once this `file` exists")
+	bind := flag.Bool("bind", false, "run on one core, the rank's number modulo theirs")
 	flag.Parse()
-	if err := run(*calls, *elements); err != nil {
+	if err := run(*calls, *elements, *gate, *bind); err != nil {
 		fmt.Fprintf(os.Stderr, "calls: %s\n", err)
 		os.Exit(1)
 	}
 }
 
-func run(calls, elements int) error {
+func run(calls, elements int, gate string, bind bool) error {
 	runtime.LockOSThread() // so that the calls' system calls, if any, are this thread's
 	ctx := context.Background()
 	s, err := rank.Join(ctx, rank.Options{})
@@ -33,11 +35,21 @@ func run(calls, elements int) error {
 		return err
 	}
 	defer s.Close()
+	if bind {
+		var core unix.CPUSet
+		core.Set(s.World().Rank() % runtime.NumCPU())
+		if err := unix.SchedSetaffinity(0, &core); err != nil {
+			return err
+		}
+	}
 	g, dst, src := s.World(), make([]float32, elements), make([]float32, elements)
 	for i := range src {
 		src[i] = 1
 	}
 	if err := rank.AllReduce(g, dst, src, collective.Sum); err != nil {
+		return err
+	}
+	if err := waitFor(gate, g.Rank()); err != nil {
 		return err
 	}
 	if err := g.Barrier(ctx); err != nil {
@@ -60,4 +72,20 @@ func run(calls, elements int) error {
 	fmt.Printf("rank %d: thread %d: %d calls, %.3f µs each, %d allocations\n", g.Rank(), unix.Gettid(), calls,
 		float64(took.Nanoseconds())/1e3/float64(calls), after.Mallocs-before.Mallocs)
 	return nil
+}
+
+// waitFor says that the first call has been made and waits for a file, at most a minute. No name is no wait.
+func waitFor(file string, rank int) error {
+	if file == "" {
+		return nil
+	}
+	if rank == 0 {
+		fmt.Println("decided")
+	}
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(time.Millisecond) {
+		if _, err := os.Stat(file); err == nil {
+			return nil
+		}
+	}
+	return fmt.Errorf("%s did not appear within a minute", file)
 }
