@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/weir-project/weir/core/backend"
 	"github.com/weir-project/weir/core/collective"
 	"github.com/weir-project/weir/core/dispatch"
@@ -140,19 +138,24 @@ func (d *decider) prepareOne(m *rankv1.Instance, memory *sharedFile) *backend.Re
 		return fail(backend.PlanRejected, err)
 	}
 	s, ok := p.(*plan.Schedule)
-	if !ok || memory == nil {
+	if !ok {
 		return fail(backend.InitFailed, fmt.Errorf("%s plans do not run on host memory", p.Kind()))
 	}
 	i := &instance{backend: m.Backend, edges: []int64{s.TileBytes}}
-	if i.memory, err = memory.mapAll(s.SharedBytes()); err != nil {
-		return fail(backend.InitFailed, err)
+	if size := s.SharedBytes(); size > 0 { // a group of one may need none
+		if memory == nil {
+			return fail(backend.InitFailed, fmt.Errorf("the agent sent no memory for the plan"))
+		}
+		if i.memory, err = memory.mapAll(size); err != nil {
+			return fail(backend.InitFailed, err)
+		}
 	}
 	i.watch = exec.Watch{
 		Abort: g.board.AbortWord(), Deadline: g.deadline, Stalled: g.stalled,
 		Yield: g.facts.Cores > 0 && g.session.worldSize > g.facts.Cores,
 	}
 	if i.run, err = exec.NewSchedule(s, g.rank, i.memory, i.watch); err != nil {
-		_ = unix.Munmap(i.memory)
+		i.unmap()
 		return fail(backend.InitFailed, err)
 	}
 	g.instances[m.Id] = i
@@ -196,7 +199,7 @@ func (d *decider) discard(ids []uint64) {
 	defer g.mu.Unlock()
 	for _, id := range ids {
 		if i := g.instances[id]; i != nil {
-			_ = unix.Munmap(i.memory)
+			i.unmap()
 			delete(g.instances, id)
 		}
 	}

@@ -29,8 +29,13 @@ type Group struct {
 
 	tables [collective.NumClasses]atomic.Pointer[table]
 	busy   uint64 // idle, inCall or shut; read and written atomically
-	calls  uint64 // begun; written while busy
-	dead   atomic.Pointer[GroupError]
+	calls  uint64 // begun; written while busy, as are the three below
+
+	lastTable *table // of the last call, with what it looked up
+	lastBytes int64
+	lastEntry *entry
+
+	dead atomic.Pointer[GroupError]
 
 	mu        sync.Mutex // of what follows; never held in a decided call
 	instances map[uint64]*instance
@@ -66,6 +71,12 @@ type instance struct {
 	watch   exec.Watch
 	memory  []byte
 	edges   []int64 // byte counts at which its behaviour changes
+}
+
+func (i *instance) unmap() {
+	if i.memory != nil {
+		_ = unix.Munmap(i.memory)
+	}
 }
 
 // GroupError says why a group cannot go on. Every later call on it fails with the same error.
@@ -179,7 +190,7 @@ func (g *Group) Close() error {
 	s.mu.Unlock()
 	_ = s.conn.Send(&rankv1.FromRank{Body: &rankv1.FromRank_Leave{Leave: &rankv1.Leave{Group: g.id}}}) // an agent that is gone needs no notice
 	for _, i := range g.instances {
-		_ = unix.Munmap(i.memory)
+		i.unmap()
 	}
 	g.instances = nil
 	g.closed = true

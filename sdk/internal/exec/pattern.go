@@ -65,3 +65,11 @@ func averagePart(rank, world, share, all int64) int64 {
 	}
 	return average
 }
+
+// mix scatters the bits of x (the finaliser of SplitMix64).
+func mix(x uint64) uint64 {
+	x += 0x9e3779b97f4a7c15
+	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
+	x = (x ^ x>>27) * 0x94d049bb133111eb
+	return x ^ x>>31
+}

@@ -3,6 +3,7 @@ package exec
 
 import (
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"time"
 	"unsafe"
@@ -52,17 +53,22 @@ type Schedule struct {
 	tile     uint64 // bytes in a tile
 	next     uint64 // number of the next tile; signals carry its lower half, zeroed memory means "nothing yet"
 	failed   error  // of an earlier call
+	holds    bool   // a reduce reads the caller's buffers, so srcs must not keep them
+
+	class     collective.Class // of the last call, if known, and what follows from it
+	known     bool
+	average   bool
+	index     uint64 // of the class
+	size      int64  // of an element; a power of two
+	kernel    reduce.Kernel
+	streaming reduce.Kernel // kernel for destinations that are written past the caches
 
 	call // state of the call in progress; part of the Schedule so that nothing is allocated
 }
 
 type call struct {
 	in, out unsafe.Pointer
-	size    int64 // of an element
-	kernel  reduce.Kernel
-	toOut   reduce.Kernel // kernel, or its streaming variant for a large destination
-	stream  bool
-	average bool
+	stream  bool // the destination is so large that it is written past the caches
 	tag     uint32
 	first   uint64           // its first tile
 	tiles   uint32           // how many tiles it has
@@ -90,6 +96,9 @@ func NewSchedule(s *plan.Schedule, rank int, shared []byte, w Watch) (*Schedule,
 	x := &Schedule{shared: shared, watch: w.withDefaults(), world: world, chunks: int64(s.Chunks), tile: uint64(s.TileBytes), next: 1}
 	x.programs = compile(s, rank, unsafe.Pointer(unsafe.SliceData(shared)))
 	x.srcs = make([]unsafe.Pointer, mostSources(s.Programs[rank]))
+	x.holds = slices.ContainsFunc(s.Programs[rank], func(t plan.Step) bool {
+		return (t.Kind == plan.Reduce || t.Final) && slices.ContainsFunc(t.Srcs, func(p plan.Place) bool { return p.Where != plan.Slot })
+	})
 	return x, nil
 }
 
@@ -107,8 +116,14 @@ func (s *Schedule) Run(c Call) error {
 	if s.failed != nil {
 		return s.failed
 	}
-	if err := c.check(); err != nil {
-		return err
+	if c.Class != s.class || !s.known {
+		if err := c.check(); err != nil {
+			return err
+		}
+		s.become(c.Class)
+	}
+	if c.Bytes < 0 || c.Bytes&(s.size-1) != 0 || c.Bytes > 0 && (c.Dst == nil || c.Src == nil) {
+		return c.check()
 	}
 	err := ErrAborted
 	if atomic.LoadUint32(s.watch.Abort) == 0 {
@@ -133,29 +148,40 @@ func (c Call) check() error {
 
 func (s *Schedule) run(c Call) error {
 	s.in, s.out = c.Src, c.Dst
-	s.size = int64(c.Class.DataType.Size())
-	s.kernel = reduce.For(c.Class.DataType, c.Class.Op)
-	s.toOut = s.kernel
-	if s.stream = c.Bytes*int64(s.world) >= streamFrom; s.stream {
-		s.toOut = reduce.Streaming(c.Class.DataType, c.Class.Op)
-	}
-	s.average = c.Class.Op == collective.Avg
-	s.tag = tagOf(c.Class, c.Bytes, c.Number)
+	s.stream = c.Bytes*int64(s.world) >= streamFrom
+	s.tag = tagOf(s.index, c.Bytes, c.Number)
 	s.began = time.Time{}
 	tile := int64(s.tile)
-	tiles := max(1, (c.Bytes+tile-1)/tile)
+	tiles := int64(1)
+	if c.Bytes > tile {
+		tiles = (c.Bytes + tile - 1) / tile
+	}
 	s.first, s.tiles = s.next, uint32(min(tiles, 1<<31-1))
 	for i := range tiles {
 		// The number is counted in 64 bits, so that the turn of the buffers does not break where signals wrap.
-		program := s.programs[s.next%uint64(len(s.programs))]
+		turn := s.next & 1 // a division costs as much as the rest of a small call, and two copies are usual
+		if len(s.programs) != 2 {
+			turn = s.next % uint64(len(s.programs))
+		}
+		program := s.programs[turn]
 		if err := s.runTile(program, i*tile, min(tile, c.Bytes-i*tile)); err != nil {
 			return err
 		}
 		s.next++
 	}
 	s.in, s.out = nil, nil // the buffers are the caller's again, also for its garbage collector
-	clear(s.srcs)
+	if s.holds {
+		clear(s.srcs)
+	}
 	return nil
+}
+
+// become prepares for calls of another class than the last one's.
+func (s *Schedule) become(c collective.Class) {
+	s.class, s.known, s.index = c, true, uint64(c.Index())
+	s.size = int64(c.DataType.Size())
+	s.kernel, s.streaming = reduce.For(c.DataType, c.Op), reduce.Streaming(c.DataType, c.Op)
+	s.average = c.Op == collective.Avg
 }
 
 // runTile runs the program over the tile of that many bytes at an offset of the caller's buffers.
@@ -205,8 +231,8 @@ func (s *Schedule) move(in *instr, offset, bytes int64) {
 		srcs[i] = s.address(o, offset, lo)
 	}
 	kernel := s.kernel
-	if in.dst.where == plan.Out {
-		kernel = s.toOut
+	if s.stream && in.dst.where == plan.Out {
+		kernel = s.streaming
 	}
 	kernel(dst, srcs, int(n/s.size), divide)
 }
@@ -233,14 +259,7 @@ func chunk(bytes, chunks, index int64) (lo, n int64) {
 
 // tagOf tells calls apart: two ranks whose tags differ have made different calls. It depends only on what all ranks
 // must agree on, so never on addresses. Of different calls, one pair in four thousand million has equal tags.
-func tagOf(c collective.Class, bytes int64, number uint64) uint32 {
-	return uint32(mix(mix(uint64(c.Index())<<48^uint64(bytes))^number) >> 32)
-}
-
-// mix scatters the bits of x (the finaliser of SplitMix64).
-func mix(x uint64) uint64 {
-	x += 0x9e3779b97f4a7c15
-	x = (x ^ x>>30) * 0xbf58476d1ce4e5b9
-	x = (x ^ x>>27) * 0x94d049bb133111eb
-	return x ^ x>>31
+func tagOf(class uint64, bytes int64, number uint64) uint32 {
+	// The upper half of a sum of products with odd constants without a pattern: each factor reaches all of its bits.
+	return uint32((class*0x9e3779b97f4a7c15 + uint64(bytes)*0xbf58476d1ce4e5b9 + number*0x94d049bb133111eb) >> 32)
 }
