@@ -31,7 +31,7 @@ func TestCounterExamples(t *testing.T) {
 	one.Buffers = 1
 	circle := clone(twoShot)
 	for _, p := range circle.Programs {
-		p[1], p[2] = p[2], p[1] // wait, then signal
+		p[2], p[3] = p[3], p[2] // wait, then signal
 	}
 	for name, c := range map[string]struct {
 		s      *plan.Schedule
@@ -55,17 +55,17 @@ func TestCounterExamples(t *testing.T) {
 		},
 		"circle": {
 			circle,
-			"schedule: rank 0, step 1 (wait for signal 0 of rank 1), tile 1: waits for ever: rank 1 gives signal 0 only in step 2, after its step 1 " +
-				"(wait for signal 0 of rank 2); rank 2 gives signal 0 only in step 2, after its step 1 (wait for signal 0 of rank 0); rank 0 gives",
-			"  rank 2 stops in step 1 (wait for signal 0 of rank 0)",
+			"schedule: rank 0, step 2 (wait for signal 0 of rank 1), tile 1: waits for ever: rank 1 gives signal 0 only in step 3, after its step 2 " +
+				"(wait for signal 0 of rank 2); rank 2 gives signal 0 only in step 3, after its step 2 (wait for signal 0 of rank 0); rank 0 gives",
+			"  rank 2 stops in step 2 (wait for signal 0 of rank 0)",
 		},
 		"twice": {
 			edit(flat, 3, func(p []plan.Step) []plan.Step { p[5].Srcs[0] = schedule.Slot(1, 0); return p }),
 			"schedule: rank 3, step 5 (reduce out <- slot 0 of rank 1, slot 0 of ranks 1..3, final), tile 1: adds the contribution of rank 1 twice", "",
 		},
 		"left out": {
-			edit(twoShot, 2, func(p []plan.Step) []plan.Step { p[4].Srcs = p[4].Srcs[:2]; return p }),
-			"rank 2, step 4 (reduce slot 0 of rank 2 <- slot 0 of rank 0, slot 0 of rank 1, chunk 2, final), tile 1: is marked final without the contribution " +
+			edit(twoShot, 2, func(p []plan.Step) []plan.Step { p[5].Srcs = p[5].Srcs[:2]; return p }),
+			"rank 2, step 5 (reduce slot 0 of rank 2 <- slot 0 of rank 0, slot 0 of rank 1, chunk 2, final), tile 1: is marked final without the contribution " +
 				"of rank 2 in chunk 2", "It ends up in the out of rank 0",
 		},
 		"never final": {
@@ -74,7 +74,7 @@ func TestCounterExamples(t *testing.T) {
 		},
 		"no result":   {drop(flat, 3, 5), "schedule: rank 3, tile 1: no step writes out", ""},
 		"in place":    {early(), "reads in after step 4 has written out: in a call in place they are the same memory", ""},
-		"nobody's":    {drop(twoShot, 1, 6), "rank 1, tile 1: no step writes out in chunk 1", ""},
+		"nobody's":    {drop(twoShot, 1, 7), "rank 1, tile 1: no step writes out in chunk 1", ""},
 		"not written": {edit(flat, 1, func(p []plan.Step) []plan.Step { p[0].Dst = schedule.Out(); return p }), "reads slot 0 of rank 1, which nobody has written by then", ""},
 	} {
 		t.Run(name, func(t *testing.T) {

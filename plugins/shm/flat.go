@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 
+	"github.com/samber/lo"
+
 	"github.com/weir-project/weir/core/backend"
 	"github.com/weir-project/weir/core/plan"
 	"github.com/weir-project/weir/core/schedule/allreduce"
@@ -12,31 +14,49 @@ import (
 // ranks wait once, but each reads the data of all.
 type flat struct{ stateless }
 
-// Info says up to which size one wait less is worth more than the additional reading.
+// Info: up to which size flat serves depends on the cores, which requirements do not know.
 func (flat) Info() backend.Info {
-	q := onHost(1)
-	q.Windows = flatWindows
 	return backend.Info{
 		Name:         "shm-flat",
 		Description:  "shared memory, every rank reduces the whole message: small messages on one host",
 		Kind:         plan.ScheduleKind,
 		Priority:     110, // before shm-twoshot, which serves the rest
-		Requirements: q,
+		Requirements: onHost(1),
 	}
 }
 
-// flatWindows are the byte counts up to which flat is as fast as two-shot or faster. Measured with this package's
-// benchmarks, float32, a core for every rank, on 16 cores of a Sapphire Rapids; above 12 ranks they are a guess. They
-// depend on how fast a rank adds up, so measure again when that changes.
-var flatWindows = []backend.Window{
-	{WorldSizes: backend.Span{Min: 1, Max: 1}, Range: upTo(backend.NoLimit)}, // nobody to wait for: a copy
-	{WorldSizes: backend.Span{Min: 2, Max: 4}, Range: upTo(512)},
-	{WorldSizes: backend.Span{Min: 5, Max: 8}, Range: upTo(256)},
-	{WorldSizes: backend.Span{Min: 9, Max: 12}, Range: upTo(128)},
-	{WorldSizes: backend.Span{Min: 13, Max: maxWorld}, Range: upTo(128), Unmeasured: true},
+// flatRow is the largest message for which flat is as fast as two-shot or faster, for up to so many ranks.
+type flatRow struct {
+	ranks int
+	bytes int64
 }
 
-func upTo(bytes int64) backend.Range { return backend.Range{Min: 1, Max: bytes} }
+// flatLimits is for ranks with a core each. Measured by running tests/programs/calls with either backend disabled,
+// float32: 2, 4 and 8 ranks on 16 cores of a Sapphire Rapids, 2 ranks on 2 cores of an EPYC too. More ranks are a guess.
+var flatLimits = []flatRow{
+	{1, backend.NoLimit}, // nobody to wait for: a copy
+	{2, 8 << 10},
+	{4, 2 << 10},
+	{8, 1 << 10},
+	{maxWorld, 512},
+}
+
+// crowdedLimit is for more ranks than cores, where waiting once less means switching between processes once less. Measured
+// likewise, 4 and 8 ranks on 2 cores of an EPYC.
+const crowdedLimit = 16 << 10
+
+func flatLimit(world, cores int) int64 {
+	if world > 1 && cores > 0 && world > cores {
+		return crowdedLimit
+	}
+	row, _ := lo.Find(flatLimits, func(r flatRow) bool { return world <= r.ranks })
+	return row.bytes
+}
+
+// Accept serves what one wait less is worth more for than the additional reading.
+func (flat) Accept(_ context.Context, req backend.Request) (backend.Verdict, error) {
+	return backend.Accepted(backend.Range{Min: 1, Max: flatLimit(req.Group.WorldSize(), req.Group.Cores)}), nil
+}
 
 // flatTile holds the largest message of any world size of two or more, so that there is always one tile. It is larger
 // than the limits need so that the benchmarks can look beyond them.

@@ -3,8 +3,6 @@ package main
 import (
 	"testing"
 
-	"github.com/samber/lo"
-
 	"github.com/weir-project/weir/core/backend"
 	"github.com/weir-project/weir/core/collective"
 	"github.com/weir-project/weir/core/plan"
@@ -17,12 +15,13 @@ func TestFlat(t *testing.T) { backendtest.Run(t, flat{}) }
 
 func TestTwoShot(t *testing.T) { backendtest.Run(t, twoShot{}) }
 
-// TestEveryWorldSize: the proof and the windows' data, which the suite only samples.
+// TestEveryWorldSize: the limits and shapes, which the suite only samples.
 func TestEveryWorldSize(t *testing.T) {
 	for world := 1; world <= maxWorld; world++ {
-		rows := lo.Filter(flatWindows, func(w backend.Window, _ int) bool { return w.WorldSizes.Contains(world) })
-		if len(rows) != 1 || world > 1 && rows[0].Range.Max > flatTile {
-			t.Errorf("%d ranks: windows %v, want one that fits a tile", world, rows)
+		for _, cores := range []int{0, 2, world, 4 * world} {
+			if limit := flatLimit(world, cores); limit < 1 || world > 1 && limit > flatTile {
+				t.Errorf("%d ranks on %d cores: flat up to %d bytes, want one that fits a tile", world, cores, limit)
+			}
 		}
 		plans := map[string]*plan.Schedule{"flat": allreduce.Flat(world, flatTile)}
 		if world > 1 {
@@ -40,7 +39,7 @@ func BenchmarkFlat(b *testing.B) { benchmark(b, flat{}) }
 
 func BenchmarkTwoShot(b *testing.B) { benchmark(b, twoShot{}) }
 
-// benchmark measures around the sizes where flatWindows change from one backend to the other.
+// benchmark measures around the sizes where flatLimits change from one backend to the other.
 func benchmark(b *testing.B, be backend.Backend) {
 	for _, dt := range []collective.DataType{collective.Float32, collective.BFloat16} {
 		backendtest.Benchmark(b, be, dt, []int{2, 4, 8, 12}, []int64{8, 256, 512, 1 << 10, 2 << 10, 4 << 10, 8 << 10, 16 << 10, 64 << 10})

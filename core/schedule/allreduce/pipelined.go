@@ -49,8 +49,8 @@ func PipelinedTwoShot(world int, tileBytes int64, parts int) *plan.Schedule {
 		filled := func(part int) int { return part }
 		reduced := func(part int) int { return parts + part }
 		fill := func(part int) {
-			for rank := range world {
-				r.Copy(mine, schedule.In(), part*world+rank)
+			for _, peer := range r.Peers() {
+				r.Copy(mine, schedule.In(), part*world+peer)
 			}
 			r.Signal(filled(part))
 		}
@@ -67,7 +67,7 @@ func PipelinedTwoShot(world int, tileBytes int64, parts int) *plan.Schedule {
 				fill(part + 1)
 			}
 			r.WaitAll(filled(part))
-			r.ReduceFinal(mine, r.Slots(0), part*world+r.Rank)
+			r.ReduceFinal(mine, ownIn(r), part*world+r.Rank)
 			r.Signal(reduced(part))
 			if part > 0 {
 				collect(part - 1)

@@ -9,7 +9,7 @@ import (
 
 const (
 	spins    = 1000             // looks at a signal between two looks at anything else
-	patience = 64               // rounds of spins before the core is given away (a few milliseconds)
+	patience = 4                // rounds of spins before the core is given away: the peer may be waiting for it (0.1 ms)
 	yields   = 16               // yields between two looks at the clock
 	interval = time.Millisecond // between two calls of Watch.Stalled
 )
