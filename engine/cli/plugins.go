@@ -59,8 +59,8 @@ func writePlugins(w io.Writer, all []pluginhost.Status) error {
 		return err
 	}
 	for _, p := range all {
-		fmt.Fprintf(w, "%s %s\n  path    %s\n  sha256  %s\n  process %d, started in %s\n", p.Name, p.Version, p.Path, p.SHA256, p.PID,
-			p.StartDuration.Round(time.Millisecond))
+		fmt.Fprintf(w, "%s %s\n  path    %s\n  sha256  %s\n  process %d, started %s, ready after %s\n", p.Name, p.Version, p.Path, p.SHA256, p.PID,
+			p.Started.Format(time.RFC3339), p.StartDuration.Round(time.Millisecond))
 		if p.Err != nil {
 			fmt.Fprintf(w, "  serves nothing: %s\n", p.Err)
 		}
