@@ -177,7 +177,7 @@ func (j *benchJob) measure(ctx context.Context, name string) (err error) {
 	}
 	s := &benchSeries{backend: name}
 	j.series = append(j.series, s)
-	r := j.app.ranks(e, g, []string{j.app.exe, benchRankCommand, string(spec)}, j.flags.ranks, false)
+	r := j.app.ranks(e, g, []string{j.app.exe, benchRankCommand, string(spec)}, j.flags.ranks)
 	r.Stdout = &benchLines{take: func(e benchEvent) { j.take(s, e) }}
 	r.Stderr = io.Discard // a rank's last words are in the error
 	if err := launch.Run(ctx, r); err != nil {

@@ -18,6 +18,7 @@ import (
 func (a *app) run() *cobra.Command {
 	var ranks int
 	var quiet, label bool
+	var bind string
 	c := &cobra.Command{
 		Use:   "run -n N -- PROGRAM [ARGUMENT…]",
 		Short: "Run a program as N ranks on this host",
@@ -38,6 +39,9 @@ empty. When a rank fails the others are stopped. When weir ends, however it ends
 			if ranks < 1 {
 				return usageError{fmt.Errorf("--ranks: %d ranks; give the number of ranks, such as -n 8", ranks)}
 			}
+			if bind != "none" && bind != "core" {
+				return usageError{fmt.Errorf("--bind: %q, want none or core", bind)}
+			}
 			if _, err := exec.LookPath(args[0]); err != nil {
 				return usageError{fmt.Errorf("there is no program %q to run: %w", args[0], err)}
 			}
@@ -54,20 +58,23 @@ empty. When a rank fails the others are stopped. When weir ends, however it ends
 			if !quiet {
 				_ = discover.Describe(a.stderr, e.topology) // a closed standard error is no reason not to run
 			}
-			return launch.Run(c.Context(), a.ranks(e, g, args, ranks, label))
+			r := a.ranks(e, g, args, ranks)
+			r.Label, r.Bind = label, bind == "core"
+			return launch.Run(c.Context(), r)
 		},
 	}
 	config.Flags(c.Flags())
 	c.Flags().IntVarP(&ranks, "ranks", "n", 0, "`number` of ranks")
 	c.Flags().BoolVarP(&quiet, "quiet", "q", false, "do not print the topology and the decisions")
 	c.Flags().BoolVar(&label, "label", false, "put the rank's number before each line of its output")
+	c.Flags().StringVar(&bind, "bind", "none", "`what` to bind each rank to: none, or core (rank r runs on core r, modulo their number)")
 	c.Flags().SetInterspersed(false) // what follows PROGRAM is the program's
 	return c
 }
 
-func (a *app) ranks(e *engine, g *agent.Agent, command []string, n int, label bool) launch.Ranks {
+func (a *app) ranks(e *engine, g *agent.Agent, command []string, n int) launch.Ranks {
 	return launch.Ranks{
-		Command: command, N: n, Label: label, Stdout: a.stdout, Stderr: a.stderr,
+		Command: command, N: n, Stdout: a.stdout, Stderr: a.stderr,
 		Environ: func(r int) []string {
 			return append(a.withoutRankVariables(), fmt.Sprintf("%s=%s", rank.EnvSocket, g.Socket()),
 				fmt.Sprintf("%s=%d", rank.EnvRank, r), fmt.Sprintf("%s=%d", rank.EnvWorldSize, n))

@@ -25,6 +25,7 @@ type Ranks struct {
 	N       int                     // number of ranks
 	Environ func(rank int) []string // the rank's whole environment
 	Label   bool                    // put "[rank] " before every line of output
+	Bind    bool                    // keep each rank on one core: rank r on the r-th of this process's, round and round
 	Stdout  io.Writer
 	Stderr  io.Writer
 
@@ -127,7 +128,7 @@ func (j *running) startOne(rank int, out *output) error {
 		return err
 	}
 	cmd.Stdout, cmd.Stderr = outEnd, errEnd
-	err = cmd.Start()
+	err = j.bound(rank, cmd.Start)
 	_, _ = outEnd.Close(), errEnd.Close()
 	if err != nil {
 		_, _ = stdout.Close(), stderr.Close()
