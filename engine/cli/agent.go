@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"fmt"
-	"path/filepath"
 
 	"github.com/spf13/cobra"
 
@@ -21,12 +20,8 @@ func (a *app) listen(e *engine, ranks int, quiet bool) (*agent.Agent, error) {
 	if err != nil {
 		return nil, err
 	}
-	socket := cfg.Agent.Socket
-	if socket == "" {
-		socket = filepath.Join(e.folder.Path, "agent.sock")
-	}
 	opts := agent.Options{
-		Socket: socket, WorldSize: ranks, Candidates: e.host.Candidates(), Policy: e.policy, Topology: e.topology,
+		Socket: agentSocket(e.folder.Path, cfg.Agent.Socket), WorldSize: ranks, Candidates: e.host.Candidates(), Policy: e.policy, Topology: e.topology,
 		Deterministic: cfg.Group.Deterministic, MaxShared: int64(cfg.Shared.MaxBytes),
 		JoinDeadline: cfg.Group.JoinDeadline, CallDeadline: cfg.Group.Deadline,
 		PrepareDeadline: cfg.Deadlines.Prepare, SelfTestDeadline: cfg.Deadlines.SelfTest,
@@ -58,7 +53,7 @@ The agent runs until it gets SIGINT or SIGTERM.
 			if ranks < 1 {
 				return usageError{fmt.Errorf("--ranks: %d ranks; give the number of ranks, such as --ranks 8", ranks)}
 			}
-			e, err := a.open(c, true)
+			e, err := a.open(c, serving)
 			if err != nil {
 				return err
 			}

@@ -43,7 +43,7 @@ type benchSeries struct {
 }
 
 func (a *app) runBench(c *cobra.Command, f benchFlags, spec bench.Spec) (err error) {
-	e, err := a.open(c, false)
+	e, err := a.open(c, running)
 	if err != nil {
 		return err
 	}

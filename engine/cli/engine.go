@@ -1,10 +1,12 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"log/slog"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -22,6 +24,7 @@ import (
 	"github.com/weir-project/weir/engine/launch"
 	"github.com/weir-project/weir/engine/pluginhost"
 	"github.com/weir-project/weir/engine/telemetry"
+	"github.com/weir-project/weir/sdk/rank"
 )
 
 // engine is what stands behind a command that needs plugins: they, the topology, telemetry, and the run's folder.
@@ -38,9 +41,17 @@ type engine struct {
 	reaper *launch.Reaper
 }
 
+// role is what a command does with the engine.
+type role int
+
+const (
+	asking  role = iota // questions to plugins
+	serving             // an agent for ranks that something else starts
+	running             // an agent for ranks that it starts
+)
+
 // open starts everything that the configuration asks for. Close it.
-// listens is whether an agent will listen at the configured socket.
-func (a *app) open(c *cobra.Command, listens bool) (e *engine, err error) {
+func (a *app) open(c *cobra.Command, role role) (e *engine, err error) {
 	ctx := c.Context()
 	loaded, err := a.load(c)
 	if err != nil {
@@ -56,11 +67,7 @@ func (a *app) open(c *cobra.Command, listens bool) (e *engine, err error) {
 	if e.folder, err = launch.NewFolder(a.getenv); err != nil {
 		return e, err
 	}
-	left := []string{e.folder.Path}
-	if cfg.Agent.Socket != "" && listens {
-		left = append(left, cfg.Agent.Socket)
-	}
-	if e.reaper, err = launch.StartReaper(a.exe, append([]string{reapCommand}, left...)); err != nil {
+	if e.reaper, err = launch.StartReaper(a.exe, reapArgs(e.folder.Path, cfg.Agent.Socket, role)); err != nil {
 		return e, err
 	}
 	settings := telemetry.Settings{
@@ -190,14 +197,39 @@ func checkNames(c config.Cascade, candidates []dispatch.Candidate) error {
 const reapCommand = "reap"
 
 func (a *app) reap() *cobra.Command {
-	return &cobra.Command{
+	var ranksOf string
+	c := &cobra.Command{
 		Use:    reapCommand + " FOLDER [FILE…]",
 		Short:  "Clean up after an engine that was killed (started by weir itself)",
 		Hidden: true,
 		Args:   cobra.MinimumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
-			launch.Reap(c.InOrStdin(), args[0], args[1:]...)
+			variables := []string{"PLUGIN_UNIX_SOCKET_DIR=" + args[0] + "/"}
+			if ranksOf != "" {
+				variables = append(variables, rank.EnvSocket+"="+ranksOf)
+			}
+			launch.Reap(c.InOrStdin(), variables, args[0], args[1:]...)
 			return nil
 		},
 	}
+	c.Flags().StringVar(&ranksOf, "ranks-of", "", "end the ranks of the agent at this `socket` too")
+	return c
+}
+
+// reapArgs are the arguments of reap for an engine: what to remove, and whose ranks to end. Ranks that something else
+// started outlive an agent.
+func reapArgs(folder, socket string, role role) []string {
+	args := []string{reapCommand, folder}
+	if socket != "" && role != asking {
+		args = append(args, socket)
+	}
+	if role == running {
+		args = append(args, "--ranks-of", agentSocket(folder, socket))
+	}
+	return args
+}
+
+// agentSocket is where an agent listens: at the configured path, or else in the run's folder.
+func agentSocket(folder, configured string) string {
+	return cmp.Or(configured, filepath.Join(folder, "agent.sock"))
 }

@@ -45,7 +45,7 @@ byte counts it would serve, and each reason with what was observed and what is r
 			if err != nil {
 				return usageError{err}
 			}
-			e, err := a.open(c, false)
+			e, err := a.open(c, asking)
 			if err != nil {
 				return err
 			}

@@ -35,7 +35,7 @@ plugins.NAME.sha256 takes it), process id, how long it took to start, and its ba
 			if format != "text" && format != "json" {
 				return badFormat(format)
 			}
-			e, err := a.open(c, false)
+			e, err := a.open(c, asking)
 			if err != nil {
 				return err
 			}

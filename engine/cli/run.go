@@ -45,7 +45,7 @@ empty. When a rank fails the others are stopped. When weir ends, however it ends
 			if _, err := exec.LookPath(args[0]); err != nil {
 				return usageError{fmt.Errorf("there is no program %q to run: %w", args[0], err)}
 			}
-			e, err := a.open(c, true)
+			e, err := a.open(c, running)
 			if err != nil {
 				return err
 			}

@@ -49,7 +49,7 @@ A schedule that is not right is refused with an example of how it goes wrong; do
 			if format != "svg" && format != "text" {
 				return usageError{fmt.Errorf("--format: unknown format %q, want svg or text", format)}
 			}
-			e, err := a.open(c, false)
+			e, err := a.open(c, asking)
 			if err != nil {
 				return err
 			}

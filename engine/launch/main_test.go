@@ -24,7 +24,7 @@ func TestMain(m *testing.M) {
 	}
 	switch os.Args[1] {
 	case asReaper:
-		Reap(os.Stdin, os.Args[2])
+		Reap(os.Stdin, nil, os.Args[2])
 	case asDeserter:
 		child := exec.Command(os.Args[0], asSleeper)
 		child.Stdout = os.Stdout

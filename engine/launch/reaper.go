@@ -6,10 +6,12 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
 	"syscall"
+	"time"
 )
 
 // Reaper is a small process that outlives an engine killed without warning, and then kills what the engine started and
@@ -60,8 +62,9 @@ func (r *Reaper) Close() {
 }
 
 // Reap reads what the engine tracks until the engine closes the pipe or dies, and removes the run's folder and the other
-// files when it dies.
-func Reap(in io.Reader, folder string, files ...string) {
+// files when it dies. It also kills, then, every process whose environment holds one of the variables (NAME=value, or NAME=folder/ for all below):
+// the engine may have died between starting a process and tracking it, and children of ranks may have left the group.
+func Reap(in io.Reader, variables []string, folder string, files ...string) {
 	groups := map[int]bool{}
 	lines := bufio.NewScanner(in)
 	for lines.Scan() {
@@ -78,8 +81,44 @@ func Reap(in io.Reader, folder string, files ...string) {
 			_ = syscall.Kill(-pgid, syscall.SIGKILL)
 		}
 	}
+	for range sweeps {
+		if killWith(variables) == 0 {
+			break
+		}
+		time.Sleep(time.Millisecond)
+	}
 	_ = os.RemoveAll(folder)
 	for _, f := range files {
 		_ = os.Remove(f)
 	}
+}
+
+// sweeps bounds the passes over all processes: what is killed may have started another just before.
+const sweeps = 100
+
+// killWith kills the processes of this user whose environment holds one of the variables, and says how many it found.
+func killWith(variables []string) (found int) {
+	processes, _ := filepath.Glob("/proc/[0-9]*")
+	for _, p := range processes {
+		pid, err := strconv.Atoi(filepath.Base(p))
+		environ, unreadable := os.ReadFile(filepath.Join(p, "environ")) // also of one that has just ended
+		if err != nil || unreadable != nil || pid == os.Getpid() {
+			continue
+		}
+		if holds(string(environ), variables) && syscall.Kill(pid, syscall.SIGKILL) == nil {
+			found++
+		}
+	}
+	return found
+}
+
+func holds(environ string, variables []string) bool {
+	for kv := range strings.SplitSeq(environ, "\x00") {
+		for _, v := range variables {
+			if kv == v || strings.HasSuffix(v, "/") && strings.HasPrefix(kv, v) {
+				return true
+			}
+		}
+	}
+	return false
 }

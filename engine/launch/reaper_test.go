@@ -50,7 +50,7 @@ func TestReap(t *testing.T) {
 			}
 			first, other := sleeper(t), sleeper(t)
 			say := strings.NewReplacer("P", strconv.Itoa(first.Process.Pid), "Q", strconv.Itoa(other.Process.Pid)).Replace(c.say)
-			Reap(strings.NewReader(say), folder)
+			Reap(strings.NewReader(say), nil, folder)
 			for _, p := range []struct {
 				cmd      *exec.Cmd
 				survives bool
@@ -124,5 +124,30 @@ func TestReaperThatIsKilled(t *testing.T) {
 func TestReaperCannotStart(t *testing.T) {
 	if _, err := StartReaper("/nowhere/weir", nil); err == nil || !strings.Contains(err.Error(), "start the reaper: ") {
 		t.Errorf("error %v", err)
+	}
+}
+
+// TestReapFindsWhatWasNotTracked starts processes that the engine died too early to track, one in a group of its own.
+func TestReapFindsWhatWasNotTracked(t *testing.T) {
+	folder := t.TempDir()
+	start := func(variable string) *exec.Cmd {
+		cmd := exec.Command("sleep", "3600")
+		cmd.Env = []string{variable}
+		cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = cmd.Process.Kill() })
+		return cmd
+	}
+	plugin, rank, other := start("DIR="+folder+"/plugin"), start("SOCKET="+folder+"/agent.sock"), start("SOCKET="+folder+"/agent.sock2")
+	Reap(strings.NewReader(""), []string{"DIR=" + folder + "/", "SOCKET=" + folder + "/agent.sock"}, folder)
+	for name, cmd := range map[string]*exec.Cmd{"plugin": plugin, "rank": rank} {
+		if err := cmd.Wait(); err == nil || cmd.ProcessState.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL {
+			t.Errorf("%s: %v, want killed", name, err)
+		}
+	}
+	if err := other.Process.Signal(syscall.Signal(0)); err != nil {
+		t.Errorf("a process of another engine: %v", err)
 	}
 }
