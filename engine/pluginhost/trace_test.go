@@ -6,6 +6,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
@@ -58,7 +59,8 @@ func TestTraceCrossesToThePlugin(t *testing.T) {
 		t.Fatal(err)
 	}
 	span.End()
-	h.Close() // which the plugin answers with what spans it has
+	time.Sleep(200 * time.Millisecond) // the plugin ends its span a moment after the answer has gone
+	h.Close()                          // which the plugin answers with what spans it has
 
 	ours := map[string]string{} // span id of a call, by its name
 	for _, s := range recorder.Ended() {
