@@ -208,7 +208,7 @@ func (d *decider) discard(ids []uint64) {
 // commit puts the decision in force.
 func (d *decider) commit(m *rankv1.Commit) (*table, error) {
 	g := d.group
-	t := &table{epoch: m.Epoch}
+	t := &table{}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	var segments []dispatch.Segment

@@ -54,7 +54,6 @@ type table struct {
 	lookup  *dispatch.Table // indices are positions in entries
 	entries []entry
 	answers []dispatch.Answer
-	epoch   uint64
 }
 
 // entry is what runs a range of byte counts.
