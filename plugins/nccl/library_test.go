@@ -208,7 +208,7 @@ func TestUnusableLibraries(t *testing.T) {
 		{"too old", ncclLibrary(t, 22203), []string{"VERSION: 2.22.3, needs 2.23 or newer (/"}},
 		{"one symbol missing", ncclLibrary(t, 22809, "ncclAllReduce"), []string{"SYMBOL_MISSING: needs ncclAllReduce (/"}},
 		{"two missing", ncclLibrary(t, 22809, "ncclAllReduce", "ncclCommInitRank"), []string{
-			"SYMBOL_MISSING: needs ncclCommInitRankScalable or ncclCommInitRank", "SYMBOL_MISSING: needs ncclAllReduce",
+			"SYMBOL_MISSING: needs ncclCommInitRankScalable or ncclCommInitRankConfig or ncclCommInitRank", "SYMBOL_MISSING: needs ncclAllReduce",
 		}},
 		{"fails", require.Library(t, nccl.LibraryName, strings.Replace(ncclSource(22809), "return 0", "return 3", 1)), []string{"INIT_FAILED (ncclGetVersion: ncclInternalError (3) of /"}},
 	} {
