@@ -16,6 +16,14 @@ type Device struct {
 	CPUAffinity string // CPUs near it, as printed by its source; "" if absent
 }
 
+// Same reports whether two devices of one host are known to be one.
+func (d Device) Same(e Device) bool {
+	if d.UUID != "" && e.UUID != "" {
+		return d.UUID == e.UUID
+	}
+	return d.PCIBusID != "" && d.PCIBusID == e.PCIBusID
+}
+
 // Host is the processor side of a machine.
 type Host struct {
 	CPU       string // model name; "" if not known

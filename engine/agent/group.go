@@ -31,6 +31,7 @@ type group struct {
 	epoch    uint64
 	asked    *asked // the class that ranks wait to have decided
 	resolved bool   // backends were asked about the group
+	onDevice bool   // calls end on streams, where nobody here sees it
 	shared   int64  // bytes of the instances' memory
 	lastID   uint64
 	counters []counter
@@ -167,6 +168,12 @@ func (g *group) lost(rank int, why string) {
 		return
 	}
 	last := g.board.Begun(rank)
+	g.mu.Lock()
+	onDevice := g.onDevice
+	g.mu.Unlock()
+	if onDevice { // its part of calls that it had begun may never be done
+		g.fail(why + " without having left the group; it began " + last.String())
+	}
 	for peer := range g.members {
 		if b := g.board.Begun(peer); b.Number > last.Done {
 			g.fail(why + "; it began " + last.String())

@@ -29,13 +29,11 @@ func NCCL(t testing.TB, flags ...string) string {
 	return build(t, t.TempDir(), "libnccl.so.2", ncclSource, flags)
 }
 
-// Both builds the two into one folder and returns it.
-func Both(t testing.TB, flags ...string) string {
+// Both builds the two into a folder.
+func Both(t testing.TB, dir string) {
 	t.Helper()
-	dir := t.TempDir()
-	build(t, dir, "libcuda.so.1", cudaSource, flags)
-	build(t, dir, "libnccl.so.2", ncclSource, flags)
-	return dir
+	build(t, dir, "libcuda.so.1", cudaSource, nil)
+	build(t, dir, "libnccl.so.2", ncclSource, nil)
 }
 
 func build(t testing.TB, dir, name, source string, flags []string) string {

@@ -166,7 +166,7 @@ static uint16_t to_half(double d) {
 	if (d >= 65520) return sign | 0x7c00;
 	int e;
 	frexp(d, &e);
-	if (e < -13) return sign | (uint16_t)nearbyint(ldexp(d, 24));
+	if (d < ldexp(1, -14)) return sign | (uint16_t)nearbyint(ldexp(d, 24));
 	uint32_t v = (uint32_t)nearbyint(ldexp(d, 11 - e));
 	return sign | (uint16_t)(((e + 14) << 10) + (v - 1024));
 }
