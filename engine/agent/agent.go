@@ -32,6 +32,7 @@ type Options struct {
 	Topology   topology.Graph
 
 	Deterministic bool  // groups want the same bits in every run
+	ShareDevices  bool  // several ranks may be on one GPU
 	MaxShared     int64 // bytes of shared memory for one group's plans
 
 	JoinDeadline     time.Duration // for all ranks to join, or to form a new group

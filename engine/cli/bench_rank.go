@@ -1,9 +1,11 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
+	"os"
 	"runtime"
 	"runtime/debug"
 	"strings"
@@ -46,7 +48,7 @@ func (a *app) benchRank() *cobra.Command {
 				return usageError{fmt.Errorf("bad specification: %w", err)}
 			}
 			runtime.LockOSThread() // a rank stays on its thread, whatever else the runtime does
-			session, err := rank.Join(c.Context(), rank.Options{})
+			session, err := rank.Join(c.Context(), benchOptions(spec))
 			if err != nil {
 				return err
 			}
@@ -62,17 +64,33 @@ func (a *app) benchRank() *cobra.Command {
 	}
 }
 
+// benchOptions are how a rank of a benchmark joins.
+func benchOptions(s bench.Spec) rank.Options {
+	if s.Memory == collective.CUDA {
+		return rank.Options{Device: cmp.Or(os.Getenv(rank.EnvDevice), rank.DeviceAuto)}
+	}
+	return rank.Options{}
+}
+
 // benchRank measures in one rank. All ranks make the same calls: what they decide by, they exchange first.
 type benchRank struct {
 	spec    bench.Spec
 	group   *rank.Group
 	out     *json.Encoder
-	in, dst []byte // as long as the largest message
+	in, dst []byte    // as long as the largest message
+	gpu     *benchGPU // instead of in and dst, in device memory
 }
 
 func (r *benchRank) run(ctx context.Context) error {
 	largest := r.spec.Sizes[len(r.spec.Sizes)-1]
-	r.in, r.dst = alignedBytes(largest), alignedBytes(largest)
+	var err error
+	if r.spec.Memory == collective.CUDA {
+		if r.gpu, err = openGPU(r.group, largest, r.spec.Launches); err != nil {
+			return fmt.Errorf("rank %d: device memory: %w", r.group.Rank(), err)
+		}
+	} else {
+		r.in, r.dst = alignedBytes(largest), alignedBytes(largest)
+	}
 	debug.SetGCPercent(-1) // the loops allocate nothing, so a collection could only be in their way
 	var pids []int
 	for _, x := range r.group.Facts().Ranks {

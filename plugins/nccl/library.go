@@ -74,6 +74,9 @@ func (l *library) Accept(ctx context.Context, req backend.Request) (backend.Verd
 	if verdict.Kind != backend.Accept {
 		return verdict, nil
 	}
+	if verdict = devices(req.Group); verdict.Kind != backend.Accept {
+		return verdict, nil
+	}
 	if req.Hypothetical {
 		return verdict, nil
 	}

@@ -5,8 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"github.com/samber/lo"
@@ -134,8 +134,11 @@ func pythonPrefixes() []string {
 	if home, err := os.UserHomeDir(); err == nil {
 		prefixes = append(prefixes, filepath.Join(home, ".local"))
 	}
+	if python, err := exec.LookPath("python3"); err == nil {
+		prefixes = append(prefixes, filepath.Dir(filepath.Dir(python))) // not where the link leads: that is another environment
+	}
 	prefixes = append(prefixes, "/usr/local", "/usr")
-	return slices.DeleteFunc(prefixes, func(s string) bool { return s == "" })
+	return lo.Uniq(lo.Compact(prefixes))
 }
 
 // loadReason tells a library that is not there from one that lacks a function.
