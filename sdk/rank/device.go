@@ -37,12 +37,14 @@ func AllReduceDevice(g *Group, dst, src uintptr, count int64, dataType collectiv
 	return err
 }
 
+const noDevice = "this rank joined without a device; name one in rank.Options.Device or " + EnvDevice
+
 // checkDevice finds what this rank can see to be wrong with a call without asking the driver.
 func (g *Group) checkDevice(class collective.Class, dst, src uintptr, bytes int64) error {
 	size := int64(class.DataType.Size())
 	switch {
 	case g.session.gpu == nil:
-		return errors.New("this rank joined without a device; name one in rank.Options.Device or " + EnvDevice)
+		return errors.New(noDevice)
 	case size == 0:
 		return fmt.Errorf("unknown data type %s", class.DataType)
 	case !class.Op.Valid():

@@ -26,6 +26,9 @@ func (d *decider) prepareLibrary(m *rankv1.Instance, p *plan.Library) error {
 	if d.class.Memory != collective.CUDA {
 		return fmt.Errorf("library plans do not run on %s memory", d.class.Memory)
 	}
+	if g.session.gpu == nil {
+		return errors.New(noDevice)
+	}
 	key := *p
 	s := g.libraries[key]
 	if s == nil {

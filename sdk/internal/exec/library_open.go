@@ -146,7 +146,7 @@ func (l *Library) Connect(offers [][]byte, deadline time.Duration) error {
 	})
 	if err == errLate {
 		l.over.Store(true)
-		return fault(backend.Timeout, "%s did not make its communicator within %s", l.api.Path(), deadline)
+		return fault(backend.Timeout, "%s did not make its communicator within %s", l.api.Path(), deadline.Round(time.Millisecond))
 	}
 	if err != nil {
 		l.over.Store(true)
@@ -191,10 +191,14 @@ func (l *Library) SelfTest(class collective.Class, ranges []backend.Range, deadl
 	})
 	if err == errLate {
 		l.Abort()
-		return fmt.Errorf("%s did not finish the self-test within %s", l.api.Path(), deadline)
+		return fmt.Errorf("%s did not finish the self-test within %s", l.api.Path(), deadline.Round(time.Millisecond))
 	}
 	if <-dead {
 		l.Abort()
+		go func() {
+			<-l.ended // nothing uses the buffers any more
+			_ = t.Close()
+		}()
 		return err
 	}
 	return errors.Join(err, t.Close())
