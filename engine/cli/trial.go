@@ -127,7 +127,9 @@ func (t *trials) run(ctx context.Context, p plan.Plan, class collective.Class, g
 	}
 	r := t.app.ranks(t.engine, a, []string{t.app.exe, trialRankCommand, string(text)}, n)
 	environ := r.Environ
-	r.Environ = func(rank int) []string { return append(environ(rank), deviceVariable(g.Ranks[rank]), "GOTRACEBACK=none") // a crash is to have last words, not pages }
+	r.Environ = func(rank int) []string {
+		return append(environ(rank), deviceVariable(g.Ranks[rank]), "GOTRACEBACK=none") // a crash is to have last words, not pages
+	}
 	r.Stdout, r.Stderr = io.Discard, io.Discard // a rank's last words are in the error
 	err = launch.Run(ctx, r)
 	_ = a.Close() // so that Decided is not called any more
