@@ -15,6 +15,7 @@ type Spec struct {
 	OutOfPlace bool
 	InPlace    bool
 	Bind       bool // each rank to a core
+	Registered bool // buffers in registered memory
 }
 
 // Classes are the request classes of a spec: every data type with every op.
@@ -22,7 +23,7 @@ func (s Spec) Classes() []collective.Class {
 	var all []collective.Class
 	for _, dt := range s.DataTypes {
 		for _, op := range s.Ops {
-			all = append(all, collective.Class{DataType: dt, Op: op})
+			all = append(all, collective.Class{DataType: dt, Op: op, Registered: s.Registered})
 		}
 	}
 	return all

@@ -27,6 +27,7 @@ type benchFlags struct {
 	check              int
 	types, ops         string
 	place, bind        string
+	localRegister      int
 	backend            string
 	all                bool
 	memory, listRanks  bool
@@ -91,6 +92,7 @@ func (f *benchFlags) register(fs *pflag.FlagSet) {
 	fs.StringVarP(&f.ops, "op", "o", "sum", "reduce `op`, several with commas, or all")
 	fs.StringVar(&f.place, "place", "both", "`which` buffers to measure: out (of place), in (place) or both")
 	fs.StringVar(&f.bind, "bind", "none", "`what` to bind each rank to: none, or core (rank r runs on core r, modulo their number)")
+	fs.IntVarP(&f.localRegister, "local_register", "R", 0, "1: buffers in memory that the group allocated (registered), 0: in memory of the ranks' own")
 	fs.StringVar(&f.backend, "backend", "", "have only the backend `NAME` serve")
 	fs.BoolVar(&f.all, "all-backends", false, "run every backend in turn and compare their times")
 	fs.BoolVarP(&f.memory, "memory_report", "M", false, "print the memory of each rank's process")
@@ -102,7 +104,7 @@ func (f *benchFlags) register(fs *pflag.FlagSet) {
 func (f *benchFlags) parse() (bench.Spec, error) {
 	s := bench.Spec{
 		Iterations: f.iterations, Seconds: f.seconds, Warmup: f.warmup, Check: f.check,
-		OutOfPlace: f.place != "in", InPlace: f.place != "out", Bind: f.bind == "core",
+		OutOfPlace: f.place != "in", InPlace: f.place != "out", Bind: f.bind == "core", Registered: f.localRegister == 1,
 	}
 	switch {
 	case f.ranks < 1:
@@ -117,6 +119,8 @@ func (f *benchFlags) parse() (bench.Spec, error) {
 		return s, fmt.Errorf("--place: %q, want out, in or both", f.place)
 	case f.bind != "none" && f.bind != "core":
 		return s, fmt.Errorf("--bind: %q, want none or core", f.bind)
+	case f.localRegister != 0 && f.localRegister != 1:
+		return s, fmt.Errorf("--local_register: %d, want 0 or 1", f.localRegister)
 	case f.all && f.backend != "":
 		return s, fmt.Errorf("--backend and --all-backends exclude each other")
 	case f.stepSet && f.factorSet:

@@ -72,7 +72,9 @@ type benchRank struct {
 
 func (r *benchRank) run(ctx context.Context) error {
 	largest := r.spec.Sizes[len(r.spec.Sizes)-1]
-	r.in, r.dst = alignedBytes(largest), alignedBytes(largest)
+	if err := r.allocate(ctx, largest); err != nil {
+		return err
+	}
 	debug.SetGCPercent(-1) // the loops allocate nothing, so a collection could only be in their way
 	var pids []int
 	for _, x := range r.group.Facts().Ranks {
@@ -87,6 +89,20 @@ func (r *benchRank) run(ctx context.Context) error {
 		}
 	}
 	return r.reportMemory(ctx)
+}
+
+// allocate makes the buffers.
+func (r *benchRank) allocate(ctx context.Context, largest int64) (err error) {
+	if !r.spec.Registered {
+		r.in, r.dst = alignedBytes(largest), alignedBytes(largest)
+		return nil
+	}
+	for _, b := range []*[]byte{&r.in, &r.dst} {
+		if *b, err = r.group.Alloc(ctx, int(largest)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (r *benchRank) tell(e benchEvent) error {

@@ -29,9 +29,10 @@ type Group struct {
 
 	tables [collective.NumClasses]atomic.Pointer[table]
 	busy   uint64 // idle, inCall or shut; read and written atomically
-	calls  uint64 // begun; written while busy, as are the three below
+	calls  uint64 // begun; written while busy, as are the four below
 
-	lastTable *table // of the last call, with what it looked up
+	windows   []exec.Window // registered memory; one that was given back is empty
+	lastTable *table        // of the last call, with what it looked up
 	lastBytes int64
 	lastEntry *entry
 
@@ -69,7 +70,8 @@ type instance struct {
 	run     *exec.Schedule
 	watch   exec.Watch
 	memory  []byte
-	edges   []int64 // byte counts at which its behaviour changes
+	trial   *exec.Window // of a direct schedule: the part of memory to try it with
+	edges   []int64      // byte counts at which its behaviour changes
 }
 
 func (i *instance) unmap() {
@@ -192,6 +194,10 @@ func (g *Group) Close() error {
 		i.unmap()
 	}
 	g.instances = nil
+	for _, w := range g.windows {
+		unmapWindow(w, g.Size())
+	}
+	g.windows = nil
 	g.closed = true
 	return unix.Munmap(g.board.Memory())
 }

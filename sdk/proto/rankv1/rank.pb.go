@@ -40,6 +40,7 @@ type FromRank struct {
 	//	*FromRank_Leave
 	//	*FromRank_GroupFault
 	//	*FromRank_Cancel
+	//	*FromRank_Alloc
 	Body          isFromRank_Body `protobuf_oneof:"body"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -161,6 +162,15 @@ func (x *FromRank) GetCancel() *Cancel {
 	return nil
 }
 
+func (x *FromRank) GetAlloc() *Alloc {
+	if x != nil {
+		if x, ok := x.Body.(*FromRank_Alloc); ok {
+			return x.Alloc
+		}
+	}
+	return nil
+}
+
 type isFromRank_Body interface {
 	isFromRank_Body()
 }
@@ -197,6 +207,10 @@ type FromRank_Cancel struct {
 	Cancel *Cancel `protobuf:"bytes,9,opt,name=cancel,proto3,oneof"` // not answered itself
 }
 
+type FromRank_Alloc struct {
+	Alloc *Alloc `protobuf:"bytes,10,opt,name=alloc,proto3,oneof"` // answered by Allocated
+}
+
 func (*FromRank_Join) isFromRank_Body() {}
 
 func (*FromRank_NewGroup) isFromRank_Body() {}
@@ -213,6 +227,8 @@ func (*FromRank_GroupFault) isFromRank_Body() {}
 
 func (*FromRank_Cancel) isFromRank_Body() {}
 
+func (*FromRank_Alloc) isFromRank_Body() {}
+
 type ToRank struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Id    uint64                 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"` // of the request that this answers; 0 if none
@@ -226,6 +242,7 @@ type ToRank struct {
 	//	*ToRank_Exchanged
 	//	*ToRank_Failed
 	//	*ToRank_GroupFault
+	//	*ToRank_Allocated
 	Body          isToRank_Body `protobuf_oneof:"body"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -347,6 +364,15 @@ func (x *ToRank) GetGroupFault() *GroupFault {
 	return nil
 }
 
+func (x *ToRank) GetAllocated() *Allocated {
+	if x != nil {
+		if x, ok := x.Body.(*ToRank_Allocated); ok {
+			return x.Allocated
+		}
+	}
+	return nil
+}
+
 type isToRank_Body interface {
 	isToRank_Body()
 }
@@ -383,6 +409,10 @@ type ToRank_GroupFault struct {
 	GroupFault *GroupFault `protobuf:"bytes,9,opt,name=group_fault,json=groupFault,proto3,oneof"` // the group is dead; id 0
 }
 
+type ToRank_Allocated struct {
+	Allocated *Allocated `protobuf:"bytes,10,opt,name=allocated,proto3,oneof"`
+}
+
 func (*ToRank_GroupReady) isToRank_Body() {}
 
 func (*ToRank_Prepare) isToRank_Body() {}
@@ -398,6 +428,8 @@ func (*ToRank_Exchanged) isToRank_Body() {}
 func (*ToRank_Failed) isToRank_Body() {}
 
 func (*ToRank_GroupFault) isToRank_Body() {}
+
+func (*ToRank_Allocated) isToRank_Body() {}
 
 type Join struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1291,6 +1323,104 @@ func (x *Exchanged) GetData() [][]byte {
 	return nil
 }
 
+// Alloc asks for registered memory. All ranks of the group ask for as much.
+type Alloc struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Group         string                 `protobuf:"bytes,1,opt,name=group,proto3" json:"group,omitempty"`
+	Bytes         int64                  `protobuf:"varint,2,opt,name=bytes,proto3" json:"bytes,omitempty"` // of each rank
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Alloc) Reset() {
+	*x = Alloc{}
+	mi := &file_rankv1_rank_proto_msgTypes[18]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Alloc) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Alloc) ProtoMessage() {}
+
+func (x *Alloc) ProtoReflect() protoreflect.Message {
+	mi := &file_rankv1_rank_proto_msgTypes[18]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Alloc.ProtoReflect.Descriptor instead.
+func (*Alloc) Descriptor() ([]byte, []int) {
+	return file_rankv1_rank_proto_rawDescGZIP(), []int{18}
+}
+
+func (x *Alloc) GetGroup() string {
+	if x != nil {
+		return x.Group
+	}
+	return ""
+}
+
+func (x *Alloc) GetBytes() int64 {
+	if x != nil {
+		return x.Bytes
+	}
+	return 0
+}
+
+// Allocated brings one descriptor: the memory of all ranks, one part after the other.
+type Allocated struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Stride        int64                  `protobuf:"varint,1,opt,name=stride,proto3" json:"stride,omitempty"` // bytes from one rank's part to the next one's
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Allocated) Reset() {
+	*x = Allocated{}
+	mi := &file_rankv1_rank_proto_msgTypes[19]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Allocated) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Allocated) ProtoMessage() {}
+
+func (x *Allocated) ProtoReflect() protoreflect.Message {
+	mi := &file_rankv1_rank_proto_msgTypes[19]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Allocated.ProtoReflect.Descriptor instead.
+func (*Allocated) Descriptor() ([]byte, []int) {
+	return file_rankv1_rank_proto_rawDescGZIP(), []int{19}
+}
+
+func (x *Allocated) GetStride() int64 {
+	if x != nil {
+		return x.Stride
+	}
+	return 0
+}
+
 // Cancel withdraws a request: it fails if it still waits for other ranks, and goes on if all have made it.
 type Cancel struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1301,7 +1431,7 @@ type Cancel struct {
 
 func (x *Cancel) Reset() {
 	*x = Cancel{}
-	mi := &file_rankv1_rank_proto_msgTypes[18]
+	mi := &file_rankv1_rank_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1313,7 +1443,7 @@ func (x *Cancel) String() string {
 func (*Cancel) ProtoMessage() {}
 
 func (x *Cancel) ProtoReflect() protoreflect.Message {
-	mi := &file_rankv1_rank_proto_msgTypes[18]
+	mi := &file_rankv1_rank_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1326,7 +1456,7 @@ func (x *Cancel) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Cancel.ProtoReflect.Descriptor instead.
 func (*Cancel) Descriptor() ([]byte, []int) {
-	return file_rankv1_rank_proto_rawDescGZIP(), []int{18}
+	return file_rankv1_rank_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Cancel) GetRequest() uint64 {
@@ -1345,7 +1475,7 @@ type Leave struct {
 
 func (x *Leave) Reset() {
 	*x = Leave{}
-	mi := &file_rankv1_rank_proto_msgTypes[19]
+	mi := &file_rankv1_rank_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1357,7 +1487,7 @@ func (x *Leave) String() string {
 func (*Leave) ProtoMessage() {}
 
 func (x *Leave) ProtoReflect() protoreflect.Message {
-	mi := &file_rankv1_rank_proto_msgTypes[19]
+	mi := &file_rankv1_rank_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1370,7 +1500,7 @@ func (x *Leave) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Leave.ProtoReflect.Descriptor instead.
 func (*Leave) Descriptor() ([]byte, []int) {
-	return file_rankv1_rank_proto_rawDescGZIP(), []int{19}
+	return file_rankv1_rank_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Leave) GetGroup() string {
@@ -1390,7 +1520,7 @@ type Failed struct {
 
 func (x *Failed) Reset() {
 	*x = Failed{}
-	mi := &file_rankv1_rank_proto_msgTypes[20]
+	mi := &file_rankv1_rank_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1402,7 +1532,7 @@ func (x *Failed) String() string {
 func (*Failed) ProtoMessage() {}
 
 func (x *Failed) ProtoReflect() protoreflect.Message {
-	mi := &file_rankv1_rank_proto_msgTypes[20]
+	mi := &file_rankv1_rank_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1415,7 +1545,7 @@ func (x *Failed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Failed.ProtoReflect.Descriptor instead.
 func (*Failed) Descriptor() ([]byte, []int) {
-	return file_rankv1_rank_proto_rawDescGZIP(), []int{20}
+	return file_rankv1_rank_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Failed) GetText() string {
@@ -1443,7 +1573,7 @@ type GroupFault struct {
 
 func (x *GroupFault) Reset() {
 	*x = GroupFault{}
-	mi := &file_rankv1_rank_proto_msgTypes[21]
+	mi := &file_rankv1_rank_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1455,7 +1585,7 @@ func (x *GroupFault) String() string {
 func (*GroupFault) ProtoMessage() {}
 
 func (x *GroupFault) ProtoReflect() protoreflect.Message {
-	mi := &file_rankv1_rank_proto_msgTypes[21]
+	mi := &file_rankv1_rank_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1468,7 +1598,7 @@ func (x *GroupFault) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GroupFault.ProtoReflect.Descriptor instead.
 func (*GroupFault) Descriptor() ([]byte, []int) {
-	return file_rankv1_rank_proto_rawDescGZIP(), []int{21}
+	return file_rankv1_rank_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *GroupFault) GetGroup() string {
@@ -1489,7 +1619,7 @@ var File_rankv1_rank_proto protoreflect.FileDescriptor
 
 const file_rankv1_rank_proto_rawDesc = "" +
 	"\n" +
-	"\x11rankv1/rank.proto\x12\fweir.rank.v1\x1a\x15pluginv1/plugin.proto\"\xbd\x03\n" +
+	"\x11rankv1/rank.proto\x12\fweir.rank.v1\x1a\x15pluginv1/plugin.proto\"\xea\x03\n" +
 	"\bFromRank\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12(\n" +
 	"\x04join\x18\x02 \x01(\v2\x12.weir.rank.v1.JoinH\x00R\x04join\x125\n" +
@@ -1500,8 +1630,10 @@ const file_rankv1_rank_proto_rawDesc = "" +
 	"\x05leave\x18\a \x01(\v2\x13.weir.rank.v1.LeaveH\x00R\x05leave\x12;\n" +
 	"\vgroup_fault\x18\b \x01(\v2\x18.weir.rank.v1.GroupFaultH\x00R\n" +
 	"groupFault\x12.\n" +
-	"\x06cancel\x18\t \x01(\v2\x14.weir.rank.v1.CancelH\x00R\x06cancelB\x06\n" +
-	"\x04body\"\xd0\x03\n" +
+	"\x06cancel\x18\t \x01(\v2\x14.weir.rank.v1.CancelH\x00R\x06cancel\x12+\n" +
+	"\x05alloc\x18\n" +
+	" \x01(\v2\x13.weir.rank.v1.AllocH\x00R\x05allocB\x06\n" +
+	"\x04body\"\x89\x04\n" +
 	"\x06ToRank\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12;\n" +
 	"\vgroup_ready\x18\x02 \x01(\v2\x18.weir.rank.v1.GroupReadyH\x00R\n" +
@@ -1513,7 +1645,9 @@ const file_rankv1_rank_proto_rawDesc = "" +
 	"\texchanged\x18\a \x01(\v2\x17.weir.rank.v1.ExchangedH\x00R\texchanged\x12.\n" +
 	"\x06failed\x18\b \x01(\v2\x14.weir.rank.v1.FailedH\x00R\x06failed\x12;\n" +
 	"\vgroup_fault\x18\t \x01(\v2\x18.weir.rank.v1.GroupFaultH\x00R\n" +
-	"groupFaultB\x06\n" +
+	"groupFault\x127\n" +
+	"\tallocated\x18\n" +
+	" \x01(\v2\x17.weir.rank.v1.AllocatedH\x00R\tallocatedB\x06\n" +
 	"\x04body\"\x7f\n" +
 	"\x04Join\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\rR\aversion\x12\x12\n" +
@@ -1573,7 +1707,12 @@ const file_rankv1_rank_proto_rawDesc = "" +
 	"\x05group\x18\x01 \x01(\tR\x05group\x12\x12\n" +
 	"\x04data\x18\x02 \x01(\fR\x04data\"\x1f\n" +
 	"\tExchanged\x12\x12\n" +
-	"\x04data\x18\x01 \x03(\fR\x04data\"\"\n" +
+	"\x04data\x18\x01 \x03(\fR\x04data\"3\n" +
+	"\x05Alloc\x12\x14\n" +
+	"\x05group\x18\x01 \x01(\tR\x05group\x12\x14\n" +
+	"\x05bytes\x18\x02 \x01(\x03R\x05bytes\"#\n" +
+	"\tAllocated\x12\x16\n" +
+	"\x06stride\x18\x01 \x01(\x03R\x06stride\"\"\n" +
 	"\x06Cancel\x12\x18\n" +
 	"\arequest\x18\x01 \x01(\x04R\arequest\"\x1d\n" +
 	"\x05Leave\x12\x14\n" +
@@ -1598,7 +1737,7 @@ func file_rankv1_rank_proto_rawDescGZIP() []byte {
 	return file_rankv1_rank_proto_rawDescData
 }
 
-var file_rankv1_rank_proto_msgTypes = make([]protoimpl.MessageInfo, 22)
+var file_rankv1_rank_proto_msgTypes = make([]protoimpl.MessageInfo, 24)
 var file_rankv1_rank_proto_goTypes = []any{
 	(*FromRank)(nil),         // 0: weir.rank.v1.FromRank
 	(*ToRank)(nil),           // 1: weir.rank.v1.ToRank
@@ -1618,17 +1757,19 @@ var file_rankv1_rank_proto_goTypes = []any{
 	(*Answer)(nil),           // 15: weir.rank.v1.Answer
 	(*Exchange)(nil),         // 16: weir.rank.v1.Exchange
 	(*Exchanged)(nil),        // 17: weir.rank.v1.Exchanged
-	(*Cancel)(nil),           // 18: weir.rank.v1.Cancel
-	(*Leave)(nil),            // 19: weir.rank.v1.Leave
-	(*Failed)(nil),           // 20: weir.rank.v1.Failed
-	(*GroupFault)(nil),       // 21: weir.rank.v1.GroupFault
-	(*pluginv1.Rank)(nil),    // 22: weir.plugin.v1.Rank
-	(*pluginv1.Group)(nil),   // 23: weir.plugin.v1.Group
-	(*pluginv1.Class)(nil),   // 24: weir.plugin.v1.Class
-	(*pluginv1.Plan)(nil),    // 25: weir.plugin.v1.Plan
-	(*pluginv1.Range)(nil),   // 26: weir.plugin.v1.Range
-	(*pluginv1.Reason)(nil),  // 27: weir.plugin.v1.Reason
-	(*pluginv1.Verdict)(nil), // 28: weir.plugin.v1.Verdict
+	(*Alloc)(nil),            // 18: weir.rank.v1.Alloc
+	(*Allocated)(nil),        // 19: weir.rank.v1.Allocated
+	(*Cancel)(nil),           // 20: weir.rank.v1.Cancel
+	(*Leave)(nil),            // 21: weir.rank.v1.Leave
+	(*Failed)(nil),           // 22: weir.rank.v1.Failed
+	(*GroupFault)(nil),       // 23: weir.rank.v1.GroupFault
+	(*pluginv1.Rank)(nil),    // 24: weir.plugin.v1.Rank
+	(*pluginv1.Group)(nil),   // 25: weir.plugin.v1.Group
+	(*pluginv1.Class)(nil),   // 26: weir.plugin.v1.Class
+	(*pluginv1.Plan)(nil),    // 27: weir.plugin.v1.Plan
+	(*pluginv1.Range)(nil),   // 28: weir.plugin.v1.Range
+	(*pluginv1.Reason)(nil),  // 29: weir.plugin.v1.Reason
+	(*pluginv1.Verdict)(nil), // 30: weir.plugin.v1.Verdict
 }
 var file_rankv1_rank_proto_depIdxs = []int32{
 	2,  // 0: weir.rank.v1.FromRank.join:type_name -> weir.rank.v1.Join
@@ -1636,34 +1777,36 @@ var file_rankv1_rank_proto_depIdxs = []int32{
 	5,  // 2: weir.rank.v1.FromRank.resolve:type_name -> weir.rank.v1.Resolve
 	9,  // 3: weir.rank.v1.FromRank.step_done:type_name -> weir.rank.v1.StepDone
 	16, // 4: weir.rank.v1.FromRank.exchange:type_name -> weir.rank.v1.Exchange
-	19, // 5: weir.rank.v1.FromRank.leave:type_name -> weir.rank.v1.Leave
-	21, // 6: weir.rank.v1.FromRank.group_fault:type_name -> weir.rank.v1.GroupFault
-	18, // 7: weir.rank.v1.FromRank.cancel:type_name -> weir.rank.v1.Cancel
-	4,  // 8: weir.rank.v1.ToRank.group_ready:type_name -> weir.rank.v1.GroupReady
-	6,  // 9: weir.rank.v1.ToRank.prepare:type_name -> weir.rank.v1.Prepare
-	8,  // 10: weir.rank.v1.ToRank.self_test:type_name -> weir.rank.v1.SelfTest
-	11, // 11: weir.rank.v1.ToRank.discard:type_name -> weir.rank.v1.Discard
-	12, // 12: weir.rank.v1.ToRank.commit:type_name -> weir.rank.v1.Commit
-	17, // 13: weir.rank.v1.ToRank.exchanged:type_name -> weir.rank.v1.Exchanged
-	20, // 14: weir.rank.v1.ToRank.failed:type_name -> weir.rank.v1.Failed
-	21, // 15: weir.rank.v1.ToRank.group_fault:type_name -> weir.rank.v1.GroupFault
-	22, // 16: weir.rank.v1.Join.facts:type_name -> weir.plugin.v1.Rank
-	23, // 17: weir.rank.v1.GroupReady.facts:type_name -> weir.plugin.v1.Group
-	24, // 18: weir.rank.v1.Resolve.class:type_name -> weir.plugin.v1.Class
-	7,  // 19: weir.rank.v1.Prepare.instances:type_name -> weir.rank.v1.Instance
-	25, // 20: weir.rank.v1.Instance.plan:type_name -> weir.plugin.v1.Plan
-	26, // 21: weir.rank.v1.Instance.ranges:type_name -> weir.plugin.v1.Range
-	10, // 22: weir.rank.v1.StepDone.outcomes:type_name -> weir.rank.v1.Outcome
-	27, // 23: weir.rank.v1.Outcome.reason:type_name -> weir.plugin.v1.Reason
-	13, // 24: weir.rank.v1.Commit.segments:type_name -> weir.rank.v1.Segment
-	15, // 25: weir.rank.v1.Commit.answers:type_name -> weir.rank.v1.Answer
-	14, // 26: weir.rank.v1.Segment.choices:type_name -> weir.rank.v1.Choice
-	28, // 27: weir.rank.v1.Answer.verdict:type_name -> weir.plugin.v1.Verdict
-	28, // [28:28] is the sub-list for method output_type
-	28, // [28:28] is the sub-list for method input_type
-	28, // [28:28] is the sub-list for extension type_name
-	28, // [28:28] is the sub-list for extension extendee
-	0,  // [0:28] is the sub-list for field type_name
+	21, // 5: weir.rank.v1.FromRank.leave:type_name -> weir.rank.v1.Leave
+	23, // 6: weir.rank.v1.FromRank.group_fault:type_name -> weir.rank.v1.GroupFault
+	20, // 7: weir.rank.v1.FromRank.cancel:type_name -> weir.rank.v1.Cancel
+	18, // 8: weir.rank.v1.FromRank.alloc:type_name -> weir.rank.v1.Alloc
+	4,  // 9: weir.rank.v1.ToRank.group_ready:type_name -> weir.rank.v1.GroupReady
+	6,  // 10: weir.rank.v1.ToRank.prepare:type_name -> weir.rank.v1.Prepare
+	8,  // 11: weir.rank.v1.ToRank.self_test:type_name -> weir.rank.v1.SelfTest
+	11, // 12: weir.rank.v1.ToRank.discard:type_name -> weir.rank.v1.Discard
+	12, // 13: weir.rank.v1.ToRank.commit:type_name -> weir.rank.v1.Commit
+	17, // 14: weir.rank.v1.ToRank.exchanged:type_name -> weir.rank.v1.Exchanged
+	22, // 15: weir.rank.v1.ToRank.failed:type_name -> weir.rank.v1.Failed
+	23, // 16: weir.rank.v1.ToRank.group_fault:type_name -> weir.rank.v1.GroupFault
+	19, // 17: weir.rank.v1.ToRank.allocated:type_name -> weir.rank.v1.Allocated
+	24, // 18: weir.rank.v1.Join.facts:type_name -> weir.plugin.v1.Rank
+	25, // 19: weir.rank.v1.GroupReady.facts:type_name -> weir.plugin.v1.Group
+	26, // 20: weir.rank.v1.Resolve.class:type_name -> weir.plugin.v1.Class
+	7,  // 21: weir.rank.v1.Prepare.instances:type_name -> weir.rank.v1.Instance
+	27, // 22: weir.rank.v1.Instance.plan:type_name -> weir.plugin.v1.Plan
+	28, // 23: weir.rank.v1.Instance.ranges:type_name -> weir.plugin.v1.Range
+	10, // 24: weir.rank.v1.StepDone.outcomes:type_name -> weir.rank.v1.Outcome
+	29, // 25: weir.rank.v1.Outcome.reason:type_name -> weir.plugin.v1.Reason
+	13, // 26: weir.rank.v1.Commit.segments:type_name -> weir.rank.v1.Segment
+	15, // 27: weir.rank.v1.Commit.answers:type_name -> weir.rank.v1.Answer
+	14, // 28: weir.rank.v1.Segment.choices:type_name -> weir.rank.v1.Choice
+	30, // 29: weir.rank.v1.Answer.verdict:type_name -> weir.plugin.v1.Verdict
+	30, // [30:30] is the sub-list for method output_type
+	30, // [30:30] is the sub-list for method input_type
+	30, // [30:30] is the sub-list for extension type_name
+	30, // [30:30] is the sub-list for extension extendee
+	0,  // [0:30] is the sub-list for field type_name
 }
 
 func init() { file_rankv1_rank_proto_init() }
@@ -1680,6 +1823,7 @@ func file_rankv1_rank_proto_init() {
 		(*FromRank_Leave)(nil),
 		(*FromRank_GroupFault)(nil),
 		(*FromRank_Cancel)(nil),
+		(*FromRank_Alloc)(nil),
 	}
 	file_rankv1_rank_proto_msgTypes[1].OneofWrappers = []any{
 		(*ToRank_GroupReady)(nil),
@@ -1690,6 +1834,7 @@ func file_rankv1_rank_proto_init() {
 		(*ToRank_Exchanged)(nil),
 		(*ToRank_Failed)(nil),
 		(*ToRank_GroupFault)(nil),
+		(*ToRank_Allocated)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -1697,7 +1842,7 @@ func file_rankv1_rank_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_rankv1_rank_proto_rawDesc), len(file_rankv1_rank_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   22,
+			NumMessages:   24,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
