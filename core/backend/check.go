@@ -54,6 +54,9 @@ func (c *checker) call(q Requirements) {
 	if len(q.Memories) > 0 && !slices.Contains(q.Memories, c.Class.Memory) {
 		c.no(MemoryKind, c.Class.Memory.String(), list(q.Memories))
 	}
+	if q.Registered && !c.Class.Registered {
+		c.no(MemoryKind, "not registered", "registered memory (Group.Alloc)")
+	}
 	if len(q.DataTypes) > 0 && !slices.Contains(q.DataTypes, c.Class.DataType) {
 		c.no(DType, c.Class.DataType.String(), list(q.DataTypes))
 	}

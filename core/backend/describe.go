@@ -35,6 +35,7 @@ func (q Requirements) Describe() []string {
 	say(q.Multiple > 1, "multiples of %d B", q.Multiple)
 	say(q.Alignment > 0, "buffers aligned to %d B", q.Alignment)
 	say(q.Placement != collective.AnyPlacement, "placement %s", q.Placement)
+	say(q.Registered, "registered memory")
 	say(len(q.Modes) == 1, "%s calls only", list(q.Modes))
 	say(q.InFlight > 0, "at most %d calls in flight", q.InFlight)
 	if len(all) == 0 {

@@ -25,6 +25,7 @@ type Requirements struct {
 	Alignment    int                   // buffers must begin at a multiple of this many bytes
 	Placement    collective.Placement  // in place or out of place only
 	Modes        []Mode                // eager or captured
+	Registered   bool                  // buffers that the group allocated, so that every rank can reach those of all
 	InFlight     int                   // most calls of one group in flight at once
 
 	// Deterministic is a promise rather than a need: equal inputs give the same bits on every rank and in every run.

@@ -9,16 +9,22 @@ type Class struct {
 	DataType DataType
 	Op       Op
 	Captured bool // the call is recorded in a GPU graph
+
+	// Registered promises that both buffers lie in memory that the group allocated, so that the other ranks can reach it.
+	Registered bool
 }
 
 // NumClasses is the number of request classes; Index is below it.
-const NumClasses = NumMemories * 2 * NumDataTypes * NumOps
+const NumClasses = NumMemories * 4 * NumDataTypes * NumOps
 
 // Index numbers the class in [0, NumClasses), for arrays on the hot path.
 func (c Class) Index() int {
-	i := int(c.Memory) * 2
+	i := int(c.Memory) * 4
 	if c.Captured {
 		i++
+	}
+	if c.Registered {
+		i += 2
 	}
 	return (i*NumDataTypes+int(c.DataType))*NumOps + int(c.Op)
 }
@@ -27,7 +33,7 @@ func (c Class) Index() int {
 func ClassAt(index int) Class {
 	op, rest := index%NumOps, index/NumOps
 	dt, rest := rest%NumDataTypes, rest/NumDataTypes
-	return Class{Memory: Memory(rest / 2), DataType: DataType(dt), Op: Op(op), Captured: rest%2 == 1}
+	return Class{Memory: Memory(rest / 4), DataType: DataType(dt), Op: Op(op), Captured: rest&1 != 0, Registered: rest&2 != 0}
 }
 
 // Validate says which field is out of range.
@@ -54,5 +60,9 @@ func (c Class) Mode() string {
 }
 
 func (c Class) String() string {
-	return fmt.Sprintf("%s %s %s %s", c.Memory, c.DataType, c.Op, c.Mode())
+	s := fmt.Sprintf("%s %s %s %s", c.Memory, c.DataType, c.Op, c.Mode())
+	if c.Registered {
+		s += " registered"
+	}
+	return s
 }

@@ -14,20 +14,22 @@ func TestClassIndexIsABijection(t *testing.T) {
 	seen := map[int]collective.Class{}
 	for _, m := range collective.Memories() {
 		for _, captured := range []bool{false, true} {
-			for _, d := range collective.DataTypes() {
-				for _, o := range collective.Ops() {
-					c := collective.Class{Memory: m, DataType: d, Op: o, Captured: captured}
-					i := c.Index()
-					if other, taken := seen[i]; taken {
-						t.Errorf("%s and %s are both number %d", c, other, i)
+			for _, registered := range []bool{false, true} {
+				for _, d := range collective.DataTypes() {
+					for _, o := range collective.Ops() {
+						c := collective.Class{Memory: m, DataType: d, Op: o, Captured: captured, Registered: registered}
+						i := c.Index()
+						if other, taken := seen[i]; taken {
+							t.Errorf("%s and %s are both number %d", c, other, i)
+						}
+						if i < 0 || i >= collective.NumClasses {
+							t.Errorf("%s is number %d of %d", c, i, collective.NumClasses)
+						}
+						if back := collective.ClassAt(i); back != c {
+							t.Errorf("%s is number %d, which is %s", c, i, back)
+						}
+						seen[i] = c
 					}
-					if i < 0 || i >= collective.NumClasses {
-						t.Errorf("%s is number %d of %d", c, i, collective.NumClasses)
-					}
-					if back := collective.ClassAt(i); back != c {
-						t.Errorf("%s is number %d, which is %s", c, i, back)
-					}
-					seen[i] = c
 				}
 			}
 		}

@@ -1,6 +1,9 @@
 package plan
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // Schedule is a program per rank over memory that the ranks of one host share.
 //
@@ -9,6 +12,9 @@ import "fmt"
 // empty). Every rank owns Slots slots, each long enough for one tile and present Buffers times; tile t uses copy t mod
 // Buffers. An element keeps its offset within the tile in every slot. Every rank owns Signals signals; setting one
 // publishes the tile's number.
+//
+// A schedule may read the buffers of the other ranks' callers, PeerIn and PeerOut, from when their call has begun until it
+// returns. It then only serves registered memory, and its signals and waits must keep within those bounds.
 type Schedule struct {
 	TileBytes int64 // multiple of 64
 	Buffers   int
@@ -60,15 +66,17 @@ type Where uint8
 
 // The places.
 const (
-	In   Where = iota // the caller's source buffer; read only
-	Out               // the caller's destination buffer
-	Slot              // a slot of a rank
+	In      Where = iota // the caller's source buffer; read only
+	Out                  // the caller's destination buffer
+	Slot                 // a slot of a rank
+	PeerIn               // the source buffer of a rank, in registered memory; read only
+	PeerOut              // the destination buffer of a rank, in registered memory; read only
 )
 
 // Place is where a step reads or writes: the tile's part of a buffer.
 type Place struct {
 	Where Where
-	Rank  int // Slot: its owner
+	Rank  int // Slot, PeerIn, PeerOut: its owner
 	Slot  int // Slot: which of the owner's slots
 }
 
@@ -105,6 +113,18 @@ func (s *Schedule) SlotOffset(rank, slot, buffer int) int64 {
 
 // SharedBytes is the size of the shared memory.
 func (s *Schedule) SharedBytes() int64 { return s.SlotOffset(len(s.Programs), 0, 0) }
+
+// TrialBytes is how long each of the two buffers is that a rank gets to try a direct schedule with.
+const TrialBytes = 512 << 10
+
+// MemoryBytes is the size of the shared memory with, for a direct schedule, the buffers of all ranks to try it with behind
+// it: those of rank 0, those of rank 1, and so on.
+func (s *Schedule) MemoryBytes() int64 {
+	if s.Direct() {
+		return s.SharedBytes() + int64(len(s.Programs))*2*TrialBytes
+	}
+	return s.SharedBytes()
+}
 
 // Validate checks shape and bounds.
 func (s *Schedule) Validate(worldSize int) error {
@@ -169,8 +189,11 @@ func (s *Schedule) validateStep(t Step) error {
 			return err
 		}
 	}
-	if t.Dst.Where == In {
+	switch t.Dst.Where {
+	case In:
 		return fmt.Errorf("writes to the source buffer")
+	case PeerIn, PeerOut:
+		return fmt.Errorf("writes to the buffer of a rank's caller, which may only be read")
 	}
 	for _, p := range append([]Place{t.Dst}, t.Srcs...) {
 		if err := s.validatePlace(p); err != nil {
@@ -184,6 +207,8 @@ func (s *Schedule) validatePlace(p Place) error {
 	switch p.Where {
 	case In, Out:
 		return nil
+	case PeerIn, PeerOut:
+		return within("buffer owner", p.Rank, len(s.Programs))
 	case Slot:
 		if err := within("slot owner", p.Rank, len(s.Programs)); err != nil {
 			return err
@@ -191,6 +216,15 @@ func (s *Schedule) validatePlace(p Place) error {
 		return within("slot", p.Slot, s.Slots)
 	}
 	return fmt.Errorf("unknown place %d", p.Where)
+}
+
+// Direct reports whether the schedule reads the buffers of other ranks' callers, so that it needs registered memory.
+func (s *Schedule) Direct() bool {
+	return slices.ContainsFunc(s.Programs, func(program []Step) bool {
+		return slices.ContainsFunc(program, func(t Step) bool {
+			return slices.ContainsFunc(t.Srcs, func(p Place) bool { return p.Where == PeerIn || p.Where == PeerOut })
+		})
+	})
 }
 
 func within(what string, v, n int) error {

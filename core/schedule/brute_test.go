@@ -14,6 +14,7 @@ type brute struct {
 	world   int
 	view    []int // chunk that the element lies in, by tile
 	inPlace bool
+	direct  bool   // ranks read one another's callers' buffers
 	ops     [][]op // by rank, through all tiles
 	seen    map[bruteState]bool
 	numbers map[number]uint16
@@ -28,6 +29,7 @@ type op struct {
 	kind   opKind
 	tile   int
 	at     int // cell of a slot, or cellIn or cellOut
+	owner  int // cellIn, cellOut: whose
 	first  bool
 	final  bool
 	signal int // opSignal, opWait
@@ -42,6 +44,7 @@ const (
 	opWrite
 	opSignal
 	opWait
+	opBegin
 	opEnd
 )
 
@@ -53,16 +56,17 @@ const (
 
 // bruteState is all that the future depends on. Values are indices into brute.values.
 type bruteState struct {
-	pc       [3]uint16
-	cells    [maxOps]uint16
-	acc, out [3]uint16
+	pc      [3]uint16
+	cells   [maxOps]uint16
+	acc     [3]uint16
+	in, out [3]uint16 // callers' buffers; garbage while no call is in progress
 }
 
 const garbage = 0
 
 // bruteForce says how the schedule can go wrong on one element, "" if it cannot.
 func bruteForce(s *plan.Schedule, view []int, inPlace bool) string {
-	b := &brute{s: s, world: len(s.Programs), view: view, inPlace: inPlace, seen: map[bruteState]bool{}, numbers: map[number]uint16{}}
+	b := &brute{s: s, world: len(s.Programs), view: view, inPlace: inPlace, direct: s.Direct(), seen: map[bruteState]bool{}, numbers: map[number]uint16{}}
 	b.id(number{-1 << 50, -1 << 50})
 	for rank := range s.Programs {
 		b.ops = append(b.ops, b.compile(rank))
@@ -128,14 +132,21 @@ func (b *brute) input(rank, tile int) number {
 func (b *brute) compile(rank int) []op {
 	var ops []op
 	for tile, chunk := range b.view {
-		cell := func(p plan.Place) int {
+		ops = append(ops, op{kind: opBegin, tile: tile})
+		at := func(o op, p plan.Place) op {
 			switch p.Where {
 			case plan.In:
-				return cellIn
+				o.at, o.owner = cellIn, rank
 			case plan.Out:
-				return cellOut
+				o.at, o.owner = cellOut, rank
+			case plan.PeerIn:
+				o.at, o.owner = cellIn, p.Rank
+			case plan.PeerOut:
+				o.at, o.owner = cellOut, p.Rank
+			default:
+				o.at = (p.Rank*b.s.Slots+p.Slot)*b.s.Buffers + tile%b.s.Buffers
 			}
-			return (p.Rank*b.s.Slots+p.Slot)*b.s.Buffers + tile%b.s.Buffers
+			return o
 		}
 		for _, t := range b.s.Programs[rank] {
 			switch {
@@ -145,9 +156,9 @@ func (b *brute) compile(rank int) []op {
 				ops = append(ops, op{kind: opWait, tile: tile, signal: t.Signal, rank: t.Rank, want: tile - t.Lag})
 			case t.Chunk == plan.AllChunks || t.Chunk == chunk:
 				for i, src := range t.Srcs {
-					ops = append(ops, op{kind: opRead, tile: tile, at: cell(src), first: i == 0})
+					ops = append(ops, at(op{kind: opRead, tile: tile, first: i == 0}, src))
 				}
-				ops = append(ops, op{kind: opWrite, tile: tile, at: cell(t.Dst), final: t.Final})
+				ops = append(ops, at(op{kind: opWrite, tile: tile, final: t.Final}, t.Dst))
 			}
 		}
 		ops = append(ops, op{kind: opEnd, tile: tile})
@@ -157,7 +168,15 @@ func (b *brute) compile(rank int) []op {
 
 // private reports whether an op commutes with everything that other ranks may do meanwhile. A signal does: it only
 // lets others go on. So does a wait that has ended.
-func (o op) private() bool { return o.kind >= opSignal || o.at < 0 }
+func (b *brute) private(o op) bool {
+	switch o.kind {
+	case opSignal, opWait:
+		return true
+	case opBegin, opEnd:
+		return !b.direct
+	}
+	return o.at < 0 && !b.direct
+}
 
 // signalled reports whether a rank has given a signal for a tile or a later one.
 func (b *brute) signalled(st *bruteState, o op) bool {
@@ -179,7 +198,7 @@ func (b *brute) explore(st bruteState) string {
 		for rank := range b.world {
 			for int(st.pc[rank]) < len(b.ops[rank]) {
 				o := b.ops[rank][st.pc[rank]]
-				if !o.private() || o.kind == opWait && !b.signalled(&st, o) {
+				if !b.private(o) || o.kind == opWait && !b.signalled(&st, o) {
 					break
 				}
 				if wrong := b.execute(&st, rank, o); wrong != "" {
@@ -205,7 +224,9 @@ func (b *brute) explore(st bruteState) string {
 		}
 		stuck = false
 		next := st
-		b.execute(&next, rank, o)
+		if wrong := b.execute(&next, rank, o); wrong != "" {
+			return wrong
+		}
 		if wrong := b.explore(next); wrong != "" {
 			return wrong
 		}
@@ -220,7 +241,7 @@ func (b *brute) execute(st *bruteState, rank int, o op) string {
 	st.pc[rank]++
 	switch o.kind {
 	case opRead:
-		v := b.values[b.load(st, rank, o)]
+		v := b.values[b.load(st, o)]
 		if !o.first {
 			a := b.values[st.acc[rank]]
 			v = number{a.sum + v.sum, a.avg + v.avg}
@@ -237,6 +258,8 @@ func (b *brute) execute(st *bruteState, rank int, o op) string {
 		} else {
 			st.cells[o.at] = b.id(v)
 		}
+	case opBegin:
+		st.in[rank] = b.id(b.input(rank, o.tile))
 	case opEnd:
 		var want number
 		for r := range b.world {
@@ -246,19 +269,19 @@ func (b *brute) execute(st *bruteState, rank int, o op) string {
 		if got := b.values[st.out[rank]]; got != want {
 			return fmt.Sprintf("rank %d tile %d: %v, want %v", rank, o.tile, got, want)
 		}
-		st.out[rank] = garbage // the next tile's is elsewhere
+		st.in[rank], st.out[rank] = garbage, garbage // they are the caller's again
 	}
 	return ""
 }
 
-func (b *brute) load(st *bruteState, rank int, o op) uint16 {
+func (b *brute) load(st *bruteState, o op) uint16 {
 	switch {
-	case o.at == cellIn && b.inPlace && st.out[rank] != garbage:
-		return st.out[rank]
-	case o.at == cellIn, o.at == cellOut && b.inPlace && st.out[rank] == garbage:
-		return b.id(b.input(rank, o.tile))
+	case o.at == cellIn && b.inPlace && st.out[o.owner] != garbage:
+		return st.out[o.owner]
+	case o.at == cellIn, o.at == cellOut && b.inPlace && st.out[o.owner] == garbage:
+		return st.in[o.owner]
 	case o.at == cellOut:
-		return st.out[rank]
+		return st.out[o.owner]
 	}
 	return st.cells[o.at]
 }

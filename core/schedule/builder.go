@@ -41,6 +41,22 @@ func Out() plan.Place { return plan.Place{Where: plan.Out} }
 // Slot is a slot of a rank.
 func Slot(rank, slot int) plan.Place { return plan.Place{Where: plan.Slot, Rank: rank, Slot: slot} }
 
+// PeerIn is the source buffer of a rank's caller, in registered memory.
+func PeerIn(rank int) plan.Place { return plan.Place{Where: plan.PeerIn, Rank: rank} }
+
+// PeerOut is the destination buffer of a rank's caller, in registered memory.
+func PeerOut(rank int) plan.Place { return plan.Place{Where: plan.PeerOut, Rank: rank} }
+
+// Ins is the source buffer of every rank, in rank order, in registered memory.
+func (r *Rank) Ins() []plan.Place {
+	places := make([]plan.Place, r.WorldSize)
+	for i := range places {
+		places[i] = PeerIn(i)
+	}
+	places[r.Rank] = In()
+	return places
+}
+
 // Slots is the same slot of every rank, in rank order.
 func (r *Rank) Slots(slot int) []plan.Place {
 	places := make([]plan.Place, r.WorldSize)

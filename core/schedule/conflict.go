@@ -17,6 +17,7 @@ type touch struct {
 func (p *proof) conflicts() error {
 	w := newWalk(p.s)
 	p.touched = make([][]touch, len(p.s.Programs)*p.s.Slots)
+	p.lend()
 	for tile := 1; tile <= 1+p.s.Buffers; tile++ {
 		check := func(Event, plan.Place, bool, int) error { return nil }
 		switch tile {
@@ -42,6 +43,9 @@ func (p *proof) conflicts() error {
 			}
 			return check(e, t.Dst, true, t.Chunk)
 		})
+		if err == nil && tile == 1 {
+			err = p.returned(w)
+		}
 		if err != nil {
 			return err
 		}
@@ -51,10 +55,15 @@ func (p *proof) conflicts() error {
 
 // within compares an access of tile 1 with those of other ranks before it, and notes it.
 func (p *proof) within(w *walk, e Event, at plan.Place, write bool, chunk int) error {
-	if at.Where != plan.Slot {
+	list := p.memory(e.Rank, at)
+	if list == nil {
 		return nil // a rank's own buffers are touched by nobody else
 	}
-	list := &p.touched[at.Rank*p.s.Slots+at.Slot]
+	if at.Where == plan.PeerIn || at.Where == plan.PeerOut {
+		if err := p.begun(w, e, at); err != nil {
+			return err
+		}
+	}
 	if err := p.spend(len(*list) + 1); err != nil {
 		return err
 	}
@@ -81,6 +90,17 @@ func (p *proof) within(w *walk, e Event, at plan.Place, write bool, chunk int) e
 		mine.read = w.count(e)
 	}
 	return nil
+}
+
+// memory is what has been done in tile 1 to what a rank calls so; nil if it concerns no other rank.
+func (p *proof) memory(rank int, at plan.Place) *[]touch {
+	switch {
+	case at.Where == plan.Slot:
+		return &p.touched[at.Rank*p.s.Slots+at.Slot]
+	case p.lent == nil:
+		return nil
+	}
+	return &p.lent[ownerOf(rank, at)]
 }
 
 // between compares an access of tile 1+Buffers with those of other ranks in tile 1.

@@ -39,6 +39,10 @@ import (
 // 1+Buffers: the rank that makes an access in a later tile made it in that one before, and a path leads from there. The
 // tiles in between are walked for the paths that lead through them.
 //
+// Callers' buffers: those that other ranks read count as one memory, as in a call in place, and nobody may read them before
+// a step that surely comes after the owner has begun the tile, nor go on reading when the owner has ended it, for the
+// call may then be over. Between tiles nothing else has to be looked at.
+//
 // Results: with all conflicting accesses in order, each read of a tile sees the same write in every execution, so one
 // execution stands for all. It is done with sets of contributions as values, and a slot that was not written for this
 // tile counts as garbage: what an earlier tile left there is of no use.
@@ -73,6 +77,7 @@ type proof struct {
 
 	order   []Event   // copies and reduces of tile 1, in an order in which they may be executed
 	touched [][]touch // in tile 1, by slot
+	lent    [][]touch // in tile 1, by rank: its callers' buffers, in and out as if in place; nil if others do not read them
 }
 
 // existingChunks is how many chunks are not empty in some tile: a chunk is at least a cache line of 64 bytes.

@@ -119,6 +119,10 @@ func (x *element) at(rank int, at plan.Place) *value {
 		return &x.in[rank]
 	case plan.Out:
 		return &x.out[rank]
+	case plan.PeerIn:
+		return &x.in[at.Rank]
+	case plan.PeerOut:
+		return &x.out[at.Rank]
 	}
 	return &x.slots[at.Rank*x.p.s.Slots+at.Slot]
 }
@@ -131,8 +135,12 @@ func (x *element) combine(e Event, t *plan.Step) value {
 		switch twice := sum.of.and(&v.of); {
 		case v.fault == unwritten:
 			return x.wrong(e, "reads %s, which nobody has written by then%s", place(src), x.where())
-		case x.inPlace && src.Where == plan.In && x.wrote[e.Rank] >= 0 && (v.final || v.fault != nil || v.of != only(e.Rank)):
-			return x.wrong(e, "reads in after step %d has written out%s: in a call in place they are the same memory", x.wrote[e.Rank], x.where())
+		case x.spoiled(e.Rank, src, &v):
+			step, out := fmt.Sprintf("step %d", x.wrote[ownerOf(e.Rank, src)]), "out"
+			if src.Where == plan.PeerIn {
+				step, out = fmt.Sprintf("%s of rank %d", step, src.Rank), "its out"
+			}
+			return x.wrong(e, "reads %s after %s has written %s%s: in a call in place they are the same memory", place(src), step, out, x.where())
 		case v.fault != nil:
 			return v
 		case len(t.Srcs) > 1 && v.final:
@@ -155,6 +163,23 @@ func (x *element) combine(e Event, t *plan.Step) value {
 	}
 	sum.final = true
 	return sum
+}
+
+// spoiled reports whether a source is a rank's in which that rank has overwritten in a call in place.
+func (x *element) spoiled(rank int, src plan.Place, v *value) bool {
+	if !x.inPlace || src.Where != plan.In && src.Where != plan.PeerIn {
+		return false
+	}
+	owner := ownerOf(rank, src)
+	return x.wrote[owner] >= 0 && (v.final || v.fault != nil || v.of != only(owner))
+}
+
+// ownerOf is whose memory a place is when a rank names it.
+func ownerOf(rank int, at plan.Place) int {
+	if at.Where == plan.In || at.Where == plan.Out {
+		return rank
+	}
+	return at.Rank
 }
 
 // check refuses a rank's destination at the end of the tile.

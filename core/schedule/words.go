@@ -42,22 +42,37 @@ func place(p plan.Place) string {
 	case plan.Out:
 		return "out"
 	}
-	return fmt.Sprintf("slot %d of rank %d", p.Slot, p.Rank)
+	return fmt.Sprintf("%s of rank %d", owned(p), p.Rank)
 }
 
-// places takes the same slot of three or more ranks in a row together.
+// owned is what a place is of its rank's.
+func owned(p plan.Place) string {
+	switch p.Where {
+	case plan.PeerIn:
+		return "in"
+	case plan.PeerOut:
+		return "out"
+	}
+	return fmt.Sprintf("slot %d", p.Slot)
+}
+
+// places takes the same place of three or more ranks in a row together.
 func places(all []plan.Place) []string {
 	var words []string
 	for len(all) > 0 {
 		n := 1
-		for n < len(all) && all[0].Where == plan.Slot && all[n] == (plan.Place{Where: plan.Slot, Rank: all[0].Rank + n, Slot: all[0].Slot}) {
+		next := all[0]
+		for n < len(all) && next.Where != plan.In && next.Where != plan.Out {
+			if next.Rank++; all[n] != next {
+				break
+			}
 			n++
 		}
 		if n < 3 {
 			n = 1
 			words = append(words, place(all[0]))
 		} else {
-			words = append(words, fmt.Sprintf("slot %d of ranks %d..%d", all[0].Slot, all[0].Rank, all[n-1].Rank))
+			words = append(words, fmt.Sprintf("%s of ranks %d..%d", owned(all[0]), all[0].Rank, all[n-1].Rank))
 		}
 		all = all[n:]
 	}

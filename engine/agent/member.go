@@ -96,6 +96,12 @@ func (m *member) handle(msg *rankv1.FromRank) error {
 	case *rankv1.FromRank_Log:
 		m.log(body.Log)
 		return nil
+	case *rankv1.FromRank_Alloc:
+		g, rank, err := m.job.group(m, body.Alloc.Group)
+		if err != nil {
+			return err
+		}
+		return g.alloc(rank, msg.Id, body.Alloc.Bytes)
 	case *rankv1.FromRank_GroupFault:
 		if g, _, err := m.job.group(m, body.GroupFault.Group); err == nil { // otherwise it has left already
 			g.fail(body.GroupFault.Text)

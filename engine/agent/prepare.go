@@ -34,7 +34,7 @@ type instance struct {
 func (g *group) instance(name string, p plan.Plan) (*instance, error) {
 	i := &instance{backend: name, plan: pluginv1.FromPlan(p)}
 	if s, ok := p.(*plan.Schedule); ok {
-		i.bytes = s.SharedBytes()
+		i.bytes = s.MemoryBytes()
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()

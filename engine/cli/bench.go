@@ -27,6 +27,7 @@ type benchFlags struct {
 	check              int
 	types, ops         string
 	place, bind        string
+	localRegister      int
 	backend            string
 	all                bool
 	memory, listRanks  bool
@@ -98,6 +99,7 @@ func (f *benchFlags) register(fs *pflag.FlagSet) {
 	fs.StringVar(&f.bind, "bind", "none", "`what` to bind each rank to: none, or core (rank r runs on core r, modulo their number)")
 	fs.StringVar(&f.memoryKind, "memory", "host", "`kind` of memory of the buffers: host or cuda (rank r uses GPU r, modulo their number)")
 	fs.IntVarP(&f.launches, "cudagraph", "G", 0, "in CUDA memory, `launches` of a graph of the timed calls (0: no graph)")
+	fs.IntVarP(&f.localRegister, "local_register", "R", 0, "1: buffers in memory that the group allocated (registered), 0: in memory of the ranks' own")
 	fs.StringVar(&f.backend, "backend", "", "have only the backend `NAME` serve")
 	fs.BoolVar(&f.all, "all-backends", false, "run every backend in turn and compare their times")
 	fs.BoolVarP(&f.memory, "memory_report", "M", false, "print the memory of each rank's process")
@@ -109,7 +111,7 @@ func (f *benchFlags) register(fs *pflag.FlagSet) {
 func (f *benchFlags) parse() (bench.Spec, error) {
 	s := bench.Spec{
 		Iterations: f.iterations, Seconds: f.seconds, Warmup: f.warmup, Check: f.check,
-		OutOfPlace: f.place != "in", InPlace: f.place != "out", Bind: f.bind == "core",
+		OutOfPlace: f.place != "in", InPlace: f.place != "out", Bind: f.bind == "core", Registered: f.localRegister == 1,
 	}
 	switch {
 	case f.ranks < 1:
@@ -124,6 +126,8 @@ func (f *benchFlags) parse() (bench.Spec, error) {
 		return s, fmt.Errorf("--place: %q, want out, in or both", f.place)
 	case f.bind != "none" && f.bind != "core":
 		return s, fmt.Errorf("--bind: %q, want none or core", f.bind)
+	case f.localRegister != 0 && f.localRegister != 1:
+		return s, fmt.Errorf("--local_register: %d, want 0 or 1", f.localRegister)
 	case f.all && f.backend != "":
 		return s, fmt.Errorf("--backend and --all-backends exclude each other")
 	case f.stepSet && f.factorSet:

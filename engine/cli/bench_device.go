@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"runtime"
@@ -22,7 +23,7 @@ type benchGPU struct {
 }
 
 // openGPU makes the buffers in the primary context of the rank's device, which stays current on the thread.
-func openGPU(g *rank.Group, largest int64, launches int) (*benchGPU, error) {
+func openGPU(ctx context.Context, g *rank.Group, largest int64, spec bench.Spec) (*benchGPU, error) {
 	runtime.LockOSThread()
 	driver, err := cuda.Open()
 	if err != nil {
@@ -32,7 +33,7 @@ func openGPU(g *rank.Group, largest int64, launches int) (*benchGPU, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &benchGPU{api: api, host: alignedBytes(largest), launches: launches, graphs: map[int]cuda.GraphExec{}}
+	b := &benchGPU{api: api, host: alignedBytes(largest), launches: spec.Launches, graphs: map[int]cuda.GraphExec{}}
 	context, err := api.Retain(g.Facts().Ranks[g.Rank()].Device.Index)
 	if err == nil {
 		err = api.SetCurrent(context)
@@ -41,7 +42,14 @@ func openGPU(g *rank.Group, largest int64, launches int) (*benchGPU, error) {
 		b.stream, err = api.NewStream()
 	}
 	for _, p := range []*cuda.Pointer{&b.in, &b.dst} {
-		if err == nil {
+		switch {
+		case err != nil:
+		case spec.Registered:
+			var memory *rank.DeviceMemory
+			if memory, err = g.AllocDevice(ctx, largest); err == nil {
+				*p = cuda.Pointer(memory.Pointer())
+			}
+		default:
 			*p, err = api.Alloc(largest)
 		}
 	}

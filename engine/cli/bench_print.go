@@ -42,7 +42,7 @@ func (j *benchJob) print(start, end time.Time) error {
 
 // chosen is the backend that the cascade would choose for a cell.
 func (j *benchJob) chosen(c bench.Cell) string {
-	d := j.expected[collective.Class{Memory: j.spec.Memory, DataType: c.DataType, Op: c.Op, Captured: j.spec.Launches > 0}]
+	d := j.expected[collective.Class{Memory: j.spec.Memory, DataType: c.DataType, Op: c.Op, Captured: j.spec.Launches > 0, Registered: j.spec.Registered}]
 	if i := d.Table.Lookup(c.Bytes); i != dispatch.None {
 		return d.Answers[i].Backend
 	}

@@ -83,13 +83,8 @@ type benchRank struct {
 
 func (r *benchRank) run(ctx context.Context) error {
 	largest := r.spec.Sizes[len(r.spec.Sizes)-1]
-	var err error
-	if r.spec.Memory == collective.CUDA {
-		if r.gpu, err = openGPU(r.group, largest, r.spec.Launches); err != nil {
-			return fmt.Errorf("rank %d: device memory: %w", r.group.Rank(), err)
-		}
-	} else {
-		r.in, r.dst = alignedBytes(largest), alignedBytes(largest)
+	if err := r.allocate(ctx, largest); err != nil {
+		return err
 	}
 	debug.SetGCPercent(-1) // the loops allocate nothing, so a collection could only be in their way
 	var pids []int
@@ -105,6 +100,26 @@ func (r *benchRank) run(ctx context.Context) error {
 		}
 	}
 	return r.reportMemory(ctx)
+}
+
+// allocate makes the buffers.
+func (r *benchRank) allocate(ctx context.Context, largest int64) (err error) {
+	if r.spec.Memory == collective.CUDA {
+		if r.gpu, err = openGPU(ctx, r.group, largest, r.spec); err != nil {
+			return fmt.Errorf("rank %d: device memory: %w", r.group.Rank(), err)
+		}
+		return nil
+	}
+	if !r.spec.Registered {
+		r.in, r.dst = alignedBytes(largest), alignedBytes(largest)
+		return nil
+	}
+	for _, b := range []*[]byte{&r.in, &r.dst} {
+		if *b, err = r.group.Alloc(ctx, int(largest)); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (r *benchRank) tell(e benchEvent) error {

@@ -128,7 +128,7 @@ func (t *trials) run(ctx context.Context, p plan.Plan, class collective.Class, g
 	r := t.app.ranks(t.engine, a, []string{t.app.exe, trialRankCommand, string(text)}, n)
 	environ := r.Environ
 	r.Environ = func(rank int) []string {
-		return append(environ(rank), deviceVariable(g.Ranks[rank]), "GOTRACEBACK=none") // a crash is to have last words, not pages
+		return append(environ(rank), deviceVariable(g.Ranks[rank]), "GOTRACEBACK=crash") // to tell a crash by its signal
 	}
 	r.Stdout, r.Stderr = io.Discard, io.Discard // a rank's last words are in the error
 	err = launch.Run(ctx, r)
@@ -144,6 +144,9 @@ func (t *trials) run(ctx context.Context, p plan.Plan, class collective.Class, g
 		fault.Err = fmt.Errorf("in throw-away processes: %s", reasonList(backend.Declined(declined...)))
 	case errors.As(err, &failed):
 		fault.Rank = failed.Exit.Rank
+		if failed.Exit.State.ExitCode() < 0 { // killed: its last words are the runtime's view of the registers
+			fault.Err = fmt.Errorf("in throw-away processes: %s", failed.Exit)
+		}
 	case errors.Is(err, context.DeadlineExceeded):
 		fault.Code = backend.Timeout
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 
 	"github.com/weir-project/weir/core/backend"
 	"github.com/weir-project/weir/core/collective"
@@ -21,13 +22,28 @@ func onHost(least int) backend.Requirements {
 	}
 }
 
-// stateless is the part of a Backend that is the same where the requirements say everything and nothing is held.
-type stateless struct{}
+// settings are the plugin's part of the configuration.
+type settings struct {
+	EverySize bool `json:"every_size"` // every backend accepts every size, to measure where one gets better than another
+}
 
-// Accept serves whatever the requirements let through.
-func (stateless) Accept(context.Context, backend.Request) (backend.Verdict, error) {
-	return backend.Accepted(backend.AllBytes()...), nil
+// shared is what all backends have in common.
+type shared struct{ settings *settings }
+
+func (s shared) everySize() bool { return s.settings != nil && s.settings.EverySize }
+
+// accept serves from a size on, or declines if that is never.
+func accept(s shared, g collective.Group, least int64) (backend.Verdict, error) {
+	switch {
+	case s.everySize():
+		return backend.Accepted(backend.AllBytes()...), nil
+	case least == never:
+		reason := backend.Because(backend.Other, fmt.Sprintf("%d ranks on %d cores", g.WorldSize(), g.Cores), "a core for each rank")
+		reason.Text = "another schedule is faster at every size"
+		return backend.Declined(reason), nil
+	}
+	return backend.Accepted(backend.Range{Min: least, Max: backend.NoLimit}), nil
 }
 
 // Release has nothing to end.
-func (stateless) Release(context.Context, string) error { return nil }
+func (shared) Release(context.Context, string) error { return nil }

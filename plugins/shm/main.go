@@ -9,9 +9,11 @@ import (
 )
 
 func main() {
+	own := shared{&settings{}}
 	os.Exit(plugin.Serve(plugin.Plugin{
-		Name:     "shm",
-		Version:  "0.1.0",
-		Backends: []backend.Backend{flat{}, twoShot{}},
+		Name:      "shm",
+		Version:   "0.1.0",
+		Backends:  []backend.Backend{direct{own}, flat{own}, pipelined{own}, twoShot{own}},
+		Configure: func(s plugin.Settings) error { return s.Decode(own.settings) },
 	}))
 }

@@ -13,19 +13,26 @@ import (
 
 func TestFlat(t *testing.T) { backendtest.Run(t, flat{}) }
 
+func TestPipelined(t *testing.T) { backendtest.Run(t, pipelined{}) }
+
+func TestDirect(t *testing.T) { backendtest.Run(t, direct{}) }
+
 func TestTwoShot(t *testing.T) { backendtest.Run(t, twoShot{}) }
 
 // TestEveryWorldSize: the limits and shapes, which the suite only samples.
 func TestEveryWorldSize(t *testing.T) {
 	for world := 1; world <= maxWorld; world++ {
 		for _, cores := range []int{0, 2, world, 4 * world} {
-			if limit := flatLimit(world, cores); limit < 1 || world > 1 && limit > flatTile {
-				t.Errorf("%d ranks on %d cores: flat up to %d bytes, want one that fits a tile", world, cores, limit)
+			r := rowFor(world, cores)
+			if r.flat < 1 || r.flat > flatTile || r.pipelined <= r.flat || r.direct < 1 {
+				t.Errorf("%d ranks on %d cores: %+v: flat must fit a tile and end before pipelined begins", world, cores, r)
 			}
 		}
 		plans := map[string]*plan.Schedule{"flat": allreduce.Flat(world, flatTile)}
 		if world > 1 {
 			plans["two-shot"] = allreduce.TwoShot(world, twoShotTile)
+			plans["pipelined"] = allreduce.PipelinedTwoShot(world, pipelinedTile, pipelinedParts)
+			plans["direct"] = allreduce.Direct(world, directTile)
 		}
 		for name, p := range plans {
 			if err := schedule.Prove(p); err != nil {
@@ -39,7 +46,7 @@ func BenchmarkFlat(b *testing.B) { benchmark(b, flat{}) }
 
 func BenchmarkTwoShot(b *testing.B) { benchmark(b, twoShot{}) }
 
-// benchmark measures around the sizes where flatLimits change from one backend to the other.
+// benchmark measures around the sizes where one backend gives way to the other.
 func benchmark(b *testing.B, be backend.Backend) {
 	for _, dt := range []collective.DataType{collective.Float32, collective.BFloat16} {
 		backendtest.Benchmark(b, be, dt, []int{2, 4, 8, 12}, []int64{8, 256, 512, 1 << 10, 2 << 10, 4 << 10, 8 << 10, 16 << 10, 64 << 10})

@@ -10,7 +10,7 @@ import (
 
 // twoShot is the schedule for larger messages: every rank adds up one part of the message for all, then copies the
 // other parts. The ranks wait twice, but each reads everything only about twice, however many they are.
-type twoShot struct{ stateless }
+type twoShot struct{ shared }
 
 // Info: any size, since a configuration may disable shm-flat.
 func (twoShot) Info() backend.Info {
@@ -26,6 +26,11 @@ func (twoShot) Info() backend.Info {
 // twoShotTile is how much of a message the ranks work on at a time: little enough that what one rank has written is
 // still in its second-level cache when the others read it.
 const twoShotTile = 256 << 10
+
+// Accept serves every size, since another backend that would serve it better may be disabled.
+func (twoShot) Accept(context.Context, backend.Request) (backend.Verdict, error) {
+	return backend.Accepted(backend.AllBytes()...), nil
+}
 
 // Plan does not depend on the sizes: longer messages have more tiles.
 func (twoShot) Plan(_ context.Context, req backend.Request, _ []backend.Range) (plan.Plan, error) {

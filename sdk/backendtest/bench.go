@@ -17,7 +17,7 @@ import (
 func Benchmark(b *testing.B, be backend.Backend, dt collective.DataType, worlds []int, sizes []int64) {
 	b.Helper()
 	s := newSuite(b.Context(), be)
-	class := collective.Class{Memory: collective.Host, DataType: dt, Op: collective.Sum}
+	class := collective.Class{Memory: collective.Host, DataType: dt, Op: collective.Sum, Registered: be.Info().Requirements.Registered}
 	for _, world := range worlds {
 		req := backend.Request{Group: s.group(world), Class: class}
 		p, err := be.Plan(b.Context(), req, backend.AllBytes())
@@ -42,7 +42,8 @@ func measure(b *testing.B, p *plan.Schedule, class collective.Class, n int64) {
 	b.SetBytes(n)
 	b.ReportAllocs()
 	err = g.each(func(rank int, run func(exec.Call) error) error {
-		src, dst := randomFloats(collective.Float32, n, uint64(rank)), randomFloats(collective.Float32, n, 0)
+		src, dst := g.buffers(rank, n)
+		copy(src, randomFloats(class.DataType, n, uint64(rank)))
 		c := exec.Call{Class: class, Dst: unsafe.Pointer(&dst[0]), Src: unsafe.Pointer(&src[0]), Bytes: n}
 		for range b.N {
 			if err := run(c); err != nil {

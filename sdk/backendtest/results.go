@@ -69,13 +69,16 @@ func shortTiles(p *plan.Schedule) *plan.Schedule {
 func (s *suite) exact(p *plan.Schedule, req backend.Request, ranges []backend.Range) error {
 	world := req.Group.WorldSize()
 	limit := min(1<<20, int64(p.Buffers+2)*p.TileBytes)
+	if p.Direct() {
+		limit = min(limit, plan.TrialBytes)
+	}
 	sizes := exec.TestSizes(req.Class.DataType, ranges, []int64{p.TileBytes}, limit)
 	g, err := newTeam(p, s.deadline)
 	if err != nil {
 		return fmt.Errorf("%s: %w", describe(req), err)
 	}
 	err = g.each(func(rank int, run func(exec.Call) error) error {
-		return exec.SelfTestSizes(unevenly(rank, run), rank, world, req.Class, sizes)
+		return exec.SelfTestSizes(unevenly(rank, run), rank, world, req.Class, sizes, g.memory(rank))
 	})
 	if err != nil {
 		return fmt.Errorf("%s, tiles of %d bytes: %w", describe(req), p.TileBytes, err)
@@ -110,7 +113,11 @@ func (s *suite) bitsAreTheSame() error {
 }
 
 func (s *suite) sameBits(p *plan.Schedule, req backend.Request, ranges []backend.Range) error {
-	sizes := exec.TestSizes(req.Class.DataType, ranges, []int64{p.TileBytes}, 4*p.TileBytes)
+	limit := 4 * p.TileBytes
+	if p.Direct() {
+		limit = min(limit, plan.TrialBytes)
+	}
+	sizes := exec.TestSizes(req.Class.DataType, ranges, []int64{p.TileBytes}, limit)
 	if len(sizes) == 0 {
 		return nil
 	}
@@ -123,11 +130,11 @@ func (s *suite) sameBits(p *plan.Schedule, req backend.Request, ranges []backend
 	for range 3 {
 		outputs := make([][]byte, len(g.ranks))
 		err := g.each(func(rank int, run func(exec.Call) error) error {
-			src := randomFloats(req.Class.DataType, n, uint64(rank))
-			outputs[rank] = randomFloats(req.Class.DataType, n, 0)
-			return unevenly(rank, run)(exec.Call{
-				Class: req.Class, Dst: unsafe.Pointer(&outputs[rank][0]), Src: unsafe.Pointer(&src[0]), Bytes: n,
-			})
+			src, dst := g.buffers(rank, n)
+			copy(src, randomFloats(req.Class.DataType, n, uint64(rank)))
+			err := unevenly(rank, run)(exec.Call{Class: req.Class, Dst: unsafe.Pointer(&dst[0]), Src: unsafe.Pointer(&src[0]), Bytes: n})
+			outputs[rank] = bytes.Clone(dst)
+			return err
 		})
 		if err != nil {
 			return err

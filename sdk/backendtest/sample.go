@@ -30,12 +30,13 @@ func (s *suite) serves(world int) bool {
 	return len(spans) == 0 || lo.SomeBy(spans, func(p backend.Span) bool { return p.Min <= world && world <= p.Max })
 }
 
-// classes are all request classes whose memory, type, op and mode are advertised.
+// classes are all request classes whose memory, type, op and mode are advertised; registered ones only for a backend that
+// requires them, since to the others they are nothing special.
 func (s *suite) classes() []collective.Class {
 	q := s.info.Requirements
 	return lo.FilterMap(lo.Range(collective.NumClasses), func(i, _ int) (collective.Class, bool) {
 		c := collective.ClassAt(i)
-		return c, c.Validate() == nil && allows(q.Memories, c.Memory) && allows(q.DataTypes, c.DataType) &&
+		return c, c.Validate() == nil && c.Registered == q.Registered && allows(q.Memories, c.Memory) && allows(q.DataTypes, c.DataType) &&
 			allows(q.Ops, c.Op) && allows(q.Modes, backend.Mode(c.Mode()))
 	})
 }

@@ -18,6 +18,7 @@ import (
 type team struct {
 	ranks []*exec.Schedule
 	abort *uint32
+	trial *exec.Window // of a direct schedule
 }
 
 func newTeam(p *plan.Schedule, deadline time.Duration) (*team, error) {
@@ -25,9 +26,13 @@ func newTeam(p *plan.Schedule, deadline time.Duration) (*team, error) {
 	if threads := world + 2; runtime.GOMAXPROCS(0) < threads {
 		runtime.GOMAXPROCS(threads) // a rank that waits keeps its thread, as it does in a process of its own
 	}
-	words := make([]uint64, p.SharedBytes()/8+1)
+	words := make([]uint64, p.MemoryBytes()/8+1)
 	shared := unsafe.Slice((*byte)(unsafe.Pointer(&words[0])), len(words)*8)
 	g := &team{abort: new(uint32)}
+	if p.Direct() {
+		w := exec.Trial(p, shared)
+		g.trial = &w
+	}
 	for rank := range world {
 		x, err := exec.NewSchedule(p, rank, shared, exec.Watch{
 			Abort: g.abort, Deadline: deadline, Yield: world >= runtime.NumCPU(),
@@ -35,9 +40,30 @@ func newTeam(p *plan.Schedule, deadline time.Duration) (*team, error) {
 		if err != nil {
 			return nil, err
 		}
+		if g.trial != nil {
+			x.SetWindows([]exec.Window{*g.trial})
+		}
 		g.ranks = append(g.ranks, x)
 	}
 	return g, nil
+}
+
+// memory is where a rank's buffers must lie; nil if anywhere.
+func (g *team) memory(rank int) []byte {
+	if g.trial == nil {
+		return nil
+	}
+	return g.trial.Part(rank)
+}
+
+// buffers are two buffers of a rank, of at most plan.TrialBytes for a direct schedule.
+func (g *team) buffers(rank int, bytes int64) (src, dst []byte) {
+	if m := g.memory(rank); m != nil {
+		return m[:bytes], m[plan.TrialBytes:][:bytes]
+	}
+	words := make([]uint64, 2*(bytes/8+1))
+	m := unsafe.Slice((*byte)(unsafe.Pointer(&words[0])), 8*len(words))
+	return m[:bytes], m[len(m)/2:][:bytes]
 }
 
 // each runs do on every rank at once. The first error stops the other ranks and is returned.

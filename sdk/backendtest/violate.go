@@ -71,6 +71,9 @@ func (s *suite) callViolations() []violation {
 	if o, ok := other(q.Ops, collective.Ops()); ok {
 		all = append(all, violation{"op", backend.OpCode, 1, false, func(r *backend.Request) { r.Class.Op = o }})
 	}
+	if q.Registered {
+		all = append(all, violation{"registered", backend.MemoryKind, 1, false, func(r *backend.Request) { r.Class.Registered = false }})
+	}
 	if m, ok := other(q.Modes, []backend.Mode{backend.Eager, backend.Captured}); ok && allows(q.Memories, collective.CUDA) {
 		all = append(all, violation{"mode", backend.CaptureState, 1, true, func(r *backend.Request) { r.Class.Captured = m == backend.Captured }})
 	}

@@ -66,6 +66,9 @@ func (g *Group) run(class collective.Class, dst, src unsafe.Pointer, bytes int64
 	if e := g.dead.Load(); e != nil {
 		return e
 	}
+	if len(g.windows) > 0 {
+		class.Registered = g.registered(dst, src, bytes)
+	}
 	g.calls++
 	number, index := g.calls, class.Index()
 	g.board.Begin(g.rank, number, index, bytes)

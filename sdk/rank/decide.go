@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/weir-project/weir/core/backend"
 	"github.com/weir-project/weir/core/collective"
 	"github.com/weir-project/weir/core/dispatch"
@@ -154,7 +156,7 @@ func (d *decider) prepareOne(m *rankv1.Instance, memory *sharedFile) *backend.Re
 		return fail(backend.InitFailed, fmt.Errorf("%s plans do not run on %s memory", p.Kind(), d.class.Memory))
 	}
 	i := &instance{backend: m.Backend, edges: []int64{s.TileBytes}}
-	if size := s.SharedBytes(); size > 0 { // a group of one may need none
+	if size := s.MemoryBytes(); size > 0 { // a group of one may need none
 		if memory == nil {
 			return fail(backend.InitFailed, fmt.Errorf("the agent sent no memory for the plan"))
 		}
@@ -169,6 +171,10 @@ func (d *decider) prepareOne(m *rankv1.Instance, memory *sharedFile) *backend.Re
 	if i.run, err = exec.NewSchedule(s, g.rank, i.memory, i.watch); err != nil {
 		i.unmap()
 		return fail(backend.InitFailed, err)
+	}
+	if s.Direct() {
+		trial := exec.Trial(s, i.memory)
+		i.trial = &trial
 	}
 	g.instances[m.Id] = i
 	return nil
@@ -190,6 +196,11 @@ func (d *decider) selfTest(deadline time.Duration) error {
 			continue
 		}
 		trial := i.watch
+		var memory []byte
+		if i.trial != nil {
+			i.run.SetWindows([]exec.Window{*i.trial})
+			memory = i.trial.Part(g.rank)
+		}
 		trial.Stalled = nil // no call is in progress that peers could be compared by
 		err := exec.SelfTest(func(c exec.Call) error {
 			if trial.Deadline = time.Until(end); trial.Deadline <= 0 {
@@ -197,8 +208,12 @@ func (d *decider) selfTest(deadline time.Duration) error {
 			}
 			i.run.SetWatch(trial)
 			return i.run.Run(c)
-		}, g.rank, g.Size(), d.class, t.ranges, i.edges)
+		}, g.rank, g.Size(), d.class, t.ranges, i.edges, memory)
 		i.run.SetWatch(i.watch)
+		i.run.SetWindows(g.windows)
+		if memory != nil {
+			_ = unix.Madvise(memory, unix.MADV_REMOVE) // not needed any more; kept if that fails
+		}
 		outcome := &rankv1.Outcome{Instance: t.id}
 		if err != nil {
 			outcome.Reason = pluginv1.FromReason(g.refused(backend.SelfTestFailed, err))

@@ -66,6 +66,9 @@ func (g *Group) runDevice(class collective.Class, dst, src uintptr, bytes int64,
 	if e := g.dead.Load(); e != nil {
 		return e
 	}
+	if len(g.deviceMemory) > 0 {
+		class.Registered = g.onDeviceRegistered(dst, src, bytes)
+	}
 	g.calls++
 	number, index := g.calls, class.Index()
 	if err := g.met(dst, src, bytes, stream); err != nil {

@@ -32,9 +32,10 @@ type Group struct {
 
 	tables [collective.NumClasses]atomic.Pointer[table]
 	busy   uint64 // idle, inCall or shut; read and written atomically
-	calls  uint64 // begun; written while busy, as are the three below
+	calls  uint64 // begun; written while busy, as are the four below
 
-	lastTable *table // of the last call, with what it looked up
+	windows   []exec.Window // registered memory; one that was given back is empty
+	lastTable *table        // of the last call, with what it looked up
 	lastBytes int64
 	lastEntry *entry
 	checker   *device.Checker // of what calls on device memory are given
@@ -44,8 +45,10 @@ type Group struct {
 	mu        sync.Mutex // of what follows; never held in a decided call
 	instances map[uint64]*instance
 	libraries map[plan.Library]*shared
-	watched   deviceWatch
-	closed    bool // the memory is gone
+
+	deviceMemory []*DeviceMemory // written while busy too, so that calls may read it
+	watched      deviceWatch
+	closed       bool // the memory is gone
 }
 
 // The states of a group's busy word.
@@ -76,7 +79,8 @@ type instance struct {
 	run     *exec.Schedule
 	watch   exec.Watch
 	memory  []byte
-	edges   []int64 // byte counts at which its behaviour changes
+	trial   *exec.Window // of a direct schedule: the part of memory to try it with
+	edges   []int64      // byte counts at which its behaviour changes
 
 	library *exec.Library // of a library plan, which has nothing of the above but the backend
 	key     plan.Library  // in libraries
@@ -194,7 +198,8 @@ func (g *Group) Close() error {
 	libraries := g.libraries
 	g.libraries = nil
 	g.mu.Unlock()
-	unfinished := closeLibraries(libraries, g.dead.Load() != nil) // before the peers are told
+	dead := g.dead.Load() != nil
+	unfinished := errors.Join(g.freeDeviceMemory(dead), closeLibraries(libraries, dead)) // before the peers are told
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.board.Leave(g.rank)
@@ -207,6 +212,10 @@ func (g *Group) Close() error {
 		i.unmap()
 	}
 	g.instances = nil
+	for _, w := range g.windows {
+		unmapWindow(w, g.Size())
+	}
+	g.windows = nil
 	g.closed = true
 	return errors.Join(unfinished, unix.Munmap(g.board.Memory()))
 }

@@ -18,6 +18,8 @@ func takeFiles(conn *rankv1.Conn, m *rankv1.ToRank) ([]sharedFile, error) {
 	switch body := m.Body.(type) {
 	case *rankv1.ToRank_GroupReady:
 		n = 1
+	case *rankv1.ToRank_Allocated:
+		n = 1
 	case *rankv1.ToRank_Prepare:
 		for _, i := range body.Prepare.Instances {
 			if i.Memory {

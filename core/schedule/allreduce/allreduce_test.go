@@ -27,6 +27,7 @@ var algorithms = map[string]func(world int, tile int64) *plan.Schedule{
 	"flat": Flat, "two-shot": TwoShot, "ring": Ring, "recursive doubling": RecursiveDoubling, "tree": Tree,
 	"pipelined flat":      func(world int, tile int64) *plan.Schedule { return PipelinedFlat(world, tile, 4) },
 	"pipelined two-shot":  func(world int, tile int64) *plan.Schedule { return PipelinedTwoShot(world, tile, 4) },
+	"direct":              Direct,
 	"two-level, one node": inBlocks(1), "two-level, two nodes": inBlocks(2), "two-level, three nodes in turn": inTurn(3),
 }
 

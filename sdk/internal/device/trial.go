@@ -19,6 +19,10 @@ type Trial struct {
 	Deadline time.Time    // for all of them
 	Stopped  func() error // asked while waiting; an error ends the wait. May be nil
 
+	// Where the buffers come from; nil: device memory of the rank's own.
+	Alloc func(bytes int64) (cuda.Pointer, error)
+	Free  func(cuda.Pointer) error
+
 	in, out cuda.Pointer
 }
 
@@ -93,9 +97,12 @@ func (d *Device) Wait(s cuda.Stream, deadline time.Time, stopped func() error) e
 // Reserve takes memory for calls of up to so many bytes. It comes before the first: later, a peer's call may be running
 // on the same device, which freeing memory waits for.
 func (t *Trial) Reserve(bytes int64) error {
+	if t.Alloc == nil {
+		t.Alloc, t.Free = t.Device.API.Alloc, t.Device.API.Free
+	}
 	return t.Device.Do(func() (err error) {
-		if t.in, err = t.Device.API.Alloc(bytes); err == nil {
-			t.out, err = t.Device.API.Alloc(bytes)
+		if t.in, err = t.Alloc(bytes); err == nil {
+			t.out, err = t.Alloc(bytes)
 		}
 		return err
 	})
@@ -104,7 +111,7 @@ func (t *Trial) Reserve(bytes int64) error {
 func (t *Trial) free() {
 	for _, p := range []*cuda.Pointer{&t.in, &t.out} {
 		if *p != 0 {
-			_ = t.Device.API.Free(*p)
+			_ = t.Free(*p)
 		}
 		*p = 0
 	}

@@ -22,6 +22,7 @@ func TestAlgorithms(t *testing.T) {
 	for name, build := range map[string]func(world int, tile int64) *plan.Schedule{
 		"flat": allreduce.Flat, "two-shot": allreduce.TwoShot, "ring": allreduce.Ring, "recursive doubling": allreduce.RecursiveDoubling,
 		"tree": allreduce.Tree, "two-level": twoLevel,
+		"direct": allreduce.Direct,
 	} {
 		for _, world := range []int{1, 2, 3, 4, 7, 8} {
 			t.Run(fmt.Sprintf("%s/%d", name, world), func(t *testing.T) {
@@ -38,7 +39,7 @@ func TestAlgorithms(t *testing.T) {
 						class(collective.Int8, collective.Prod), class(collective.Float64, collective.Min), class(collective.Int64, collective.Avg),
 					} {
 						size := int64(c.DataType.Size())
-						if err := SelfTestSizes(late, rank, world, c, []int64{size, 64, 512, 1024, 1024 + size, 2048, 3*1024 - size, 9000 / size * size}); err != nil {
+						if err := SelfTestSizes(late, rank, world, c, []int64{size, 64, 24, 32, 512, 16, 1024, 1024 + size, 2048, 3*1024 - size, 9000 / size * size}, g.trial(rank)); err != nil {
 							return err
 						}
 					}

@@ -21,20 +21,35 @@ type instr struct {
 	number int
 }
 
-// operand is a place: the slot at base, or one of the caller's buffers.
+// operand is a place: the slot at base, one of the caller's buffers, or one of a rank's caller.
 type operand struct {
 	where plan.Where
+	rank  int // PeerIn, PeerOut
 	base  unsafe.Pointer
 }
 
+// smallBytes is the longest call whose data travels in the cache lines of the signals: each line has the signal (8
+// bytes) and two copies of so much. A peer that has seen the signal then has the data too, and need not fetch a second
+// line.
+const smallBytes = 24
+
+// smallOffset is where a slot lies in the calls of up to smallBytes. What the proof says of slots does not depend on
+// where they are, only on that no two are in the same place.
+func smallOffset(s *plan.Schedule, rank, slot, buffer int) int64 {
+	return s.SignalOffset(rank, slot) + 8 + int64(buffer)*smallBytes
+}
+
+// hasSmall reports whether every slot finds room in a signal's line.
+func hasSmall(s *plan.Schedule) bool { return s.Slots <= s.Signals && s.Buffers <= 2 }
+
 // compile resolves the program of a rank once for each buffer, since the slots of a step differ between them.
-func compile(s *plan.Schedule, rank int, shared unsafe.Pointer) [][]instr {
+func compile(s *plan.Schedule, rank int, shared unsafe.Pointer, slotOffset func(rank, slot, buffer int) int64) [][]instr {
 	programs := make([][]instr, s.Buffers)
 	for buffer := range programs {
 		resolve := func(p plan.Place, _ int) operand {
-			o := operand{where: p.Where}
+			o := operand{where: p.Where, rank: p.Rank}
 			if p.Where == plan.Slot {
-				o.base = unsafe.Add(shared, s.SlotOffset(p.Rank, p.Slot, buffer))
+				o.base = unsafe.Add(shared, slotOffset(p.Rank, p.Slot, buffer))
 			}
 			return o
 		}

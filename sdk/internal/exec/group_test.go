@@ -61,6 +61,15 @@ func scattered(world int, tile int64) *plan.Schedule {
 type team struct {
 	ranks []*Schedule
 	abort uint32
+	tries *Window // of a direct schedule
+}
+
+// trial is the memory to try the schedule with; nil if any will do.
+func (g *team) trial(rank int) []byte {
+	if g.tries == nil {
+		return nil
+	}
+	return g.tries.Part(rank)
 }
 
 func newTeam(t testing.TB, s *plan.Schedule, w Watch) *team {
@@ -68,11 +77,18 @@ func newTeam(t testing.TB, s *plan.Schedule, w Watch) *team {
 	g := &team{}
 	w.Abort = &g.abort
 	w.Yield = len(s.Programs) >= runtime.NumCPU() // other tests run at the same time
-	shared := aligned(s.SharedBytes())
+	shared := aligned(s.MemoryBytes())
+	if s.Direct() {
+		w := Trial(s, shared)
+		g.tries = &w
+	}
 	for rank := range s.Programs {
 		x, err := NewSchedule(s, rank, shared, w)
 		if err != nil {
 			t.Fatal(err)
+		}
+		if g.tries != nil {
+			x.SetWindows([]Window{*g.tries})
 		}
 		g.ranks = append(g.ranks, x)
 	}

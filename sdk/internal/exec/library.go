@@ -28,8 +28,10 @@ type Library struct {
 	device *device.Device
 	rank   int
 	world  int
-	comm   nccl.Comm
-	lane   *cuda.Lane
+
+	symmetric bool // windows of symmetric memory are wanted
+	comm      nccl.Comm
+	lane      *cuda.Lane
 
 	inside uint32      // a call is inside the library
 	over   atomic.Bool // no call may begin any more

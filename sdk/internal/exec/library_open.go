@@ -56,7 +56,7 @@ func OpenLibrary(p *plan.Library, d *device.Device, g collective.Group, rank int
 	if version != p.Version {
 		return nil, nil, fault(backend.Version, "%s is version %s, the plan is for %s", path, version, p.Version)
 	}
-	l := &Library{api: api, device: d, rank: rank, world: g.WorldSize(), lane: d.API.NewLane(d.Context), ended: make(chan struct{})}
+	l := &Library{api: api, device: d, rank: rank, world: g.WorldSize(), lane: d.API.NewLane(d.Context), ended: make(chan struct{}), symmetric: p.Variant == "nccl-symm"}
 	if err := arrange(p, g, rank); err != nil {
 		return nil, nil, err
 	}
@@ -153,6 +153,9 @@ func (l *Library) Connect(offers [][]byte, deadline time.Duration) error {
 		return fault(backend.InitFailed, "%w", err)
 	}
 	l.comm = <-made
+	if l.symmetric {
+		return l.tryWindow(deadline)
+	}
 	return nil
 }
 
@@ -182,6 +185,10 @@ func (l *Library) SelfTest(class collective.Class, ranges []backend.Range, deadl
 			return l.RunCaptured(c)
 		}
 		return err
+	}
+	if l.symmetric {
+		w := &symmetricWindows{library: l, patience: deadline}
+		t.Alloc, t.Free = w.alloc, w.free
 	}
 	dead := make(chan bool, 1)
 	err := within(deadline, func() error {

@@ -46,6 +46,7 @@ func (w Watch) withDefaults() Watch {
 // Schedule is a schedule plan ready to be run by one rank. It is not safe for concurrent use.
 type Schedule struct {
 	programs [][]instr // by buffer; all addresses resolved
+	small    [][]instr // the same for calls of up to smallBytes
 	shared   []byte    // kept, since the programs point into it
 	watch    Watch
 	world    int
@@ -53,7 +54,9 @@ type Schedule struct {
 	tile     uint64 // bytes in a tile
 	next     uint64 // number of the next tile; signals carry its lower half, zeroed memory means "nothing yet"
 	failed   error  // of an earlier call
-	holds    bool   // a reduce reads the caller's buffers, so srcs must not keep them
+	windows  *windows
+	rank     int
+	holds    bool // a reduce reads the caller's buffers, so srcs must not keep them
 
 	class     collective.Class // of the last call, if known, and what follows from it
 	known     bool
@@ -68,6 +71,7 @@ type Schedule struct {
 
 type call struct {
 	in, out unsafe.Pointer
+	bytes   int64
 	stream  bool // the destination is so large that it is written past the caches
 	tag     uint32
 	first   uint64           // its first tile
@@ -94,7 +98,13 @@ func NewSchedule(s *plan.Schedule, rank int, shared []byte, w Watch) (*Schedule,
 		return nil, fmt.Errorf("schedule: the shared memory does not begin at a multiple of 8 bytes")
 	}
 	x := &Schedule{shared: shared, watch: w.withDefaults(), world: world, chunks: int64(s.Chunks), tile: uint64(s.TileBytes), next: 1}
-	x.programs = compile(s, rank, unsafe.Pointer(unsafe.SliceData(shared)))
+	base := unsafe.Pointer(unsafe.SliceData(shared))
+	x.programs = compile(s, rank, base, s.SlotOffset)
+	x.small = x.programs
+	if hasSmall(s) {
+		x.small = compile(s, rank, base, func(rank, slot, buffer int) int64 { return smallOffset(s, rank, slot, buffer) })
+	}
+	x.rank, x.windows = rank, newWindows(s, base)
 	x.srcs = make([]unsafe.Pointer, mostSources(s.Programs[rank]))
 	x.holds = slices.ContainsFunc(s.Programs[rank], func(t plan.Step) bool {
 		return (t.Kind == plan.Reduce || t.Final) && slices.ContainsFunc(t.Srcs, func(p plan.Place) bool { return p.Where != plan.Slot })
@@ -147,7 +157,12 @@ func (c Call) check() error {
 }
 
 func (s *Schedule) run(c Call) error {
-	s.in, s.out = c.Src, c.Dst
+	s.in, s.out, s.bytes = c.Src, c.Dst, c.Bytes
+	if s.windows != nil && c.Bytes > 0 {
+		if err := s.publish(c); err != nil {
+			return err
+		}
+	}
 	s.stream = c.Bytes*int64(s.world) >= streamFrom
 	s.tag = tagOf(s.index, c.Bytes, c.Number)
 	s.began = time.Time{}
@@ -156,18 +171,25 @@ func (s *Schedule) run(c Call) error {
 	if c.Bytes > tile {
 		tiles = (c.Bytes + tile - 1) / tile
 	}
+	programs := s.programs
+	if c.Bytes <= smallBytes {
+		programs = s.small
+	}
 	s.first, s.tiles = s.next, uint32(min(tiles, 1<<31-1))
 	for i := range tiles {
 		// The number is counted in 64 bits, so that the turn of the buffers does not break where signals wrap.
 		turn := s.next & 1 // a division costs as much as the rest of a small call, and two copies are usual
-		if len(s.programs) != 2 {
-			turn = s.next % uint64(len(s.programs))
+		if len(programs) != 2 {
+			turn = s.next % uint64(len(programs))
 		}
-		program := s.programs[turn]
+		program := programs[turn]
 		if err := s.runTile(program, i*tile, min(tile, c.Bytes-i*tile)); err != nil {
 			return err
 		}
 		s.next++
+	}
+	if s.windows != nil && s.windows.bad != nil {
+		return s.windows.bad
 	}
 	s.in, s.out = nil, nil // the buffers are the caller's again, also for its garbage collector
 	if s.holds {
@@ -244,6 +266,10 @@ func (s *Schedule) address(o operand, offset, lo int64) unsafe.Pointer {
 		return unsafe.Add(s.in, offset+lo)
 	case plan.Out:
 		return unsafe.Add(s.out, offset+lo)
+	case plan.PeerIn:
+		return unsafe.Add(s.peer(o.rank, 0, s.bytes), offset+lo)
+	case plan.PeerOut:
+		return unsafe.Add(s.peer(o.rank, 1, s.bytes), offset+lo)
 	}
 	return unsafe.Add(o.base, lo)
 }

@@ -27,7 +27,7 @@ func TestEveryClass(t *testing.T) {
 						continue
 					}
 					sizes := TestSizes(c.DataType, backend.AllBytes(), []int64{256}, 9000)
-					g.must(t, func(rank int, x *Schedule) error { return SelfTestSizes(x.Run, rank, world, c, sizes) })
+					g.must(t, func(rank int, x *Schedule) error { return SelfTestSizes(x.Run, rank, world, c, sizes, nil) })
 				}
 			})
 		}
@@ -49,7 +49,7 @@ func TestRacingRanks(t *testing.T) {
 						if n == 0 {
 							n = int64(c.DataType.Size())
 						}
-						if err := SelfTestSizes(late, rank, world, c, []int64{n}); err != nil {
+						if err := SelfTestSizes(late, rank, world, c, []int64{n}, nil); err != nil {
 							return err
 						}
 					}
@@ -64,7 +64,7 @@ func TestSpinningRanks(t *testing.T) {
 	g := newTeam(t, flat(2, 64), Watch{})
 	g.must(t, func(rank int, x *Schedule) error {
 		x.watch.Yield = false
-		return SelfTestSizes(x.Run, rank, 2, class(collective.Float32, collective.Sum), []int64{4, 64, 640})
+		return SelfTestSizes(x.Run, rank, 2, class(collective.Float32, collective.Sum), []int64{4, 64, 640}, nil)
 	})
 }
 
@@ -124,7 +124,7 @@ func TestWrap(t *testing.T) {
 		g.must(t, func(rank int, x *Schedule) error {
 			rng := rand.New(rand.NewPCG(9, uint64(rank)))
 			late := func(c Call) error { dawdle(rng); return x.Run(c) }
-			return SelfTestSizes(late, rank, 3, class(collective.Float32, collective.Sum), sizes)
+			return SelfTestSizes(late, rank, 3, class(collective.Float32, collective.Sum), sizes, nil)
 		})
 		if g.ranks[0].next <= start {
 			t.Fatalf("start %d: no tile was counted", start)
@@ -174,7 +174,7 @@ func TestLag(t *testing.T) {
 		late := func(c Call) error { dawdle(rng); return x.Run(c) }
 		for i := range 50 {
 			c := class(collective.DataTypes()[i%collective.NumDataTypes], collective.Sum)
-			if err := SelfTestSizes(late, rank, 3, c, []int64{8, 200, 640}); err != nil {
+			if err := SelfTestSizes(late, rank, 3, c, []int64{8, 200, 640}, nil); err != nil {
 				return err
 			}
 		}

@@ -15,10 +15,18 @@ import (
 const selfTestLimit = 2 << 20
 
 // SelfTest makes a handful of calls, in place and out of place, on inputs whose result is known exactly, and compares
-// every element. All ranks of the group must run it at the same time with the same arguments, but for rank and run.
-// edges are byte counts near which a plan changes what it does, such as its tile; ranges are what it is to serve.
-func SelfTest(run func(Call) error, rank, world int, class collective.Class, ranges []backend.Range, edges []int64) error {
-	return SelfTestSizes(run, rank, world, class, TestSizes(class.DataType, ranges, edges, selfTestLimit))
+// every element. All ranks of the group must run it at the same time with the same arguments, but for rank, run and
+// memory. edges are byte counts near which a plan changes what it does, such as its tile; ranges are what it is to serve.
+// memory is where the buffers lie; with nil they are allocated.
+func SelfTest(run func(Call) error, rank, world int, class collective.Class, ranges []backend.Range, edges []int64, memory []byte) error {
+	if memory == nil {
+		return SelfTestSizes(run, rank, world, class, TestSizes(class.DataType, ranges, edges, selfTestLimit), nil)
+	}
+	sizes := TestSizes(class.DataType, ranges, edges, int64(len(memory)/2))
+	if len(sizes) > 0 && sizes[0] > int64(len(memory)/2) { // the schedule is proved for every size: a smaller one has to do
+		sizes = []int64{int64(len(memory) / 2)}
+	}
+	return SelfTestSizes(run, rank, world, class, sizes, memory)
 }
 
 // TestSizes are the byte counts worth trying within the ranges: the smallest, those around the edges, some tiles, the
@@ -46,13 +54,13 @@ func TestSizes(dt collective.DataType, ranges []backend.Range, edges []int64, li
 	return slices.Compact(sizes)
 }
 
-// SelfTestSizes is SelfTest at byte counts of the caller's choice.
-func SelfTestSizes(run func(Call) error, rank, world int, class collective.Class, sizes []int64) error {
-	return selfTestSizes(run, rank, world, class, sizes, nil)
+// SelfTestSizes is SelfTest at byte counts of the caller's choice. memory, if not nil, is twice as long as the largest.
+func SelfTestSizes(run func(Call) error, rank, world int, class collective.Class, sizes []int64, memory []byte) error {
+	return selfTestSizes(run, rank, world, class, sizes, memory, nil)
 }
 
 // selfTestSizes takes results for right that near says are near enough; nil wants exact ones.
-func selfTestSizes(run func(Call) error, rank, world int, class collective.Class, sizes []int64, near func(got, want float64) bool) error {
+func selfTestSizes(run func(Call) error, rank, world int, class collective.Class, sizes []int64, memory []byte, near func(got, want float64) bool) error {
 	if len(sizes) == 0 {
 		return nil
 	}
@@ -63,7 +71,10 @@ func selfTestSizes(run func(Call) error, rank, world int, class collective.Class
 	}
 	t.input, t.want = inputs[rank], Reference(class.DataType, class.Op, inputs)
 	largest := slices.Max(sizes)
-	src, dst := aligned(largest), aligned(largest)
+	if memory == nil {
+		memory = aligned(2 * ((largest + 63) / 64 * 64))
+	}
+	src, dst := memory[:largest], memory[len(memory)/2:]
 	var first error
 	for _, n := range sizes {
 		for _, from := range [][]byte{src[:n], dst[:n]} {

@@ -24,7 +24,7 @@ func SelfTestDevice(t *device.Trial, rank, world int, class collective.Class, ra
 		err := t.Run(unsafe.Slice((*byte)(c.Dst), c.Bytes), unsafe.Slice((*byte)(c.Src), c.Bytes))
 		dead = err != nil
 		return err
-	}, rank, world, class, sizes, nearly(class, world))
+	}, rank, world, class, sizes, nil, nearly(class, world))
 	return dead, err
 }
 

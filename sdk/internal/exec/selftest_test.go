@@ -70,7 +70,7 @@ func TestSelfTestFinds(t *testing.T) {
 				}
 				return nil
 			}
-			err := SelfTest(run, rank, world, class(collective.Int8, op), []backend.Range{{Min: 1, Max: 20000}}, []int64{4096})
+			err := SelfTest(run, rank, world, class(collective.Int8, op), []backend.Range{{Min: 1, Max: 20000}}, []int64{4096}, nil)
 			switch {
 			case c.want == "" && err != nil:
 				t.Errorf("%s, %s: %v", name, op, err)

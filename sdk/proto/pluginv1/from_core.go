@@ -11,7 +11,7 @@ import (
 
 // FromClass is the message of a request class.
 func FromClass(c collective.Class) *Class {
-	return &Class{Memory: c.Memory.String(), DataType: c.DataType.String(), Op: c.Op.String(), Captured: c.Captured}
+	return &Class{Memory: c.Memory.String(), DataType: c.DataType.String(), Op: c.Op.String(), Captured: c.Captured, Registered: c.Registered}
 }
 
 // FromGroup is the message of a group's facts.
@@ -104,7 +104,7 @@ func fromRequirements(q backend.Requirements) *Requirements {
 		Placement:     string(q.Placement),
 		Modes:         each(q.Modes, func(m backend.Mode) string { return string(m) }),
 		InFlight:      i32(q.InFlight),
-		Deterministic: q.Deterministic,
+		Deterministic: q.Deterministic, Registered: q.Registered,
 	}
 }
 

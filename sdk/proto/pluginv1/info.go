@@ -48,7 +48,7 @@ func toRequirements(m *Requirements) (backend.Requirements, error) {
 		Scope: backend.Scope(m.GetScope()), P2P: topology.P2P(m.GetP2P()), Multicast: m.GetMulticast(),
 		Capabilities: m.GetCapabilities(), Platforms: m.GetPlatforms(), Driver: m.GetDriver(),
 		Multiple: m.GetMultiple(), Alignment: int(m.GetAlignment()), Placement: collective.Placement(m.GetPlacement()),
-		InFlight: int(m.GetInFlight()), Deterministic: m.GetDeterministic(),
+		InFlight: int(m.GetInFlight()), Deterministic: m.GetDeterministic(), Registered: m.GetRegistered(),
 	}
 	var errs [8]error
 	q.WorldSizes, errs[0] = eachErr("world_sizes", m.GetWorldSizes(), toSpan)

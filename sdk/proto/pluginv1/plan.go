@@ -118,7 +118,7 @@ func toStep(m *Step) (plan.Step, error) {
 
 // toPlace reads a missing place as the zero one, as the instructions that have none send it.
 func toPlace(m *Place) (plan.Place, error) {
-	if w := m.GetWhere(); w < Place_IN || w > Place_SLOT {
+	if w := m.GetWhere(); w < Place_IN || w > Place_PEER_OUT {
 		return plan.Place{}, fmt.Errorf("unknown place %d", w)
 	}
 	return plan.Place{Where: plan.Where(m.GetWhere()), Rank: int(m.GetRank()), Slot: int(m.GetSlot())}, nil

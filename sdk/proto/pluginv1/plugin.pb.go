@@ -83,9 +83,11 @@ func (Step_Kind) EnumDescriptor() ([]byte, []int) {
 type Place_Where int32
 
 const (
-	Place_IN   Place_Where = 0
-	Place_OUT  Place_Where = 1
-	Place_SLOT Place_Where = 2
+	Place_IN       Place_Where = 0
+	Place_OUT      Place_Where = 1
+	Place_SLOT     Place_Where = 2
+	Place_PEER_IN  Place_Where = 3 // the source buffer of a rank, in registered memory
+	Place_PEER_OUT Place_Where = 4 // its destination buffer
 )
 
 // Enum value maps for Place_Where.
@@ -94,11 +96,15 @@ var (
 		0: "IN",
 		1: "OUT",
 		2: "SLOT",
+		3: "PEER_IN",
+		4: "PEER_OUT",
 	}
 	Place_Where_value = map[string]int32{
-		"IN":   0,
-		"OUT":  1,
-		"SLOT": 2,
+		"IN":       0,
+		"OUT":      1,
+		"SLOT":     2,
+		"PEER_IN":  3,
+		"PEER_OUT": 4,
 	}
 )
 
@@ -333,6 +339,7 @@ type Requirements struct {
 	Modes         []string               `protobuf:"bytes,17,rep,name=modes,proto3" json:"modes,omitempty"`                            // eager, captured
 	InFlight      int32                  `protobuf:"varint,18,opt,name=in_flight,json=inFlight,proto3" json:"in_flight,omitempty"`     // most calls of one group in flight at once
 	Deterministic bool                   `protobuf:"varint,19,opt,name=deterministic,proto3" json:"deterministic,omitempty"`           // a promise: equal inputs give the same bits on every rank and in every run
+	Registered    bool                   `protobuf:"varint,20,opt,name=registered,proto3" json:"registered,omitempty"`                 // buffers that the group allocated, so that every rank can reach those of all
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -496,6 +503,13 @@ func (x *Requirements) GetInFlight() int32 {
 func (x *Requirements) GetDeterministic() bool {
 	if x != nil {
 		return x.Deterministic
+	}
+	return false
+}
+
+func (x *Requirements) GetRegistered() bool {
+	if x != nil {
+		return x.Registered
 	}
 	return false
 }
@@ -757,7 +771,8 @@ type Class struct {
 	Memory        string                 `protobuf:"bytes,1,opt,name=memory,proto3" json:"memory,omitempty"`
 	DataType      string                 `protobuf:"bytes,2,opt,name=data_type,json=dataType,proto3" json:"data_type,omitempty"`
 	Op            string                 `protobuf:"bytes,3,opt,name=op,proto3" json:"op,omitempty"`
-	Captured      bool                   `protobuf:"varint,4,opt,name=captured,proto3" json:"captured,omitempty"` // the call is recorded in a GPU graph
+	Captured      bool                   `protobuf:"varint,4,opt,name=captured,proto3" json:"captured,omitempty"`     // the call is recorded in a GPU graph
+	Registered    bool                   `protobuf:"varint,5,opt,name=registered,proto3" json:"registered,omitempty"` // the buffers lie in memory that the group allocated
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -816,6 +831,13 @@ func (x *Class) GetOp() string {
 func (x *Class) GetCaptured() bool {
 	if x != nil {
 		return x.Captured
+	}
+	return false
+}
+
+func (x *Class) GetRegistered() bool {
+	if x != nil {
+		return x.Registered
 	}
 	return false
 }
@@ -2501,7 +2523,7 @@ const file_pluginv1_plugin_proto_rawDesc = "" +
 	"\vdescription\x18\x02 \x01(\tR\vdescription\x12\x12\n" +
 	"\x04kind\x18\x03 \x01(\tR\x04kind\x12\x1a\n" +
 	"\bpriority\x18\x04 \x01(\x05R\bpriority\x12@\n" +
-	"\frequirements\x18\x05 \x01(\v2\x1c.weir.plugin.v1.RequirementsR\frequirements\"\xe2\x04\n" +
+	"\frequirements\x18\x05 \x01(\v2\x1c.weir.plugin.v1.RequirementsR\frequirements\"\x82\x05\n" +
 	"\fRequirements\x125\n" +
 	"\vworld_sizes\x18\x01 \x03(\v2\x14.weir.plugin.v1.SpanR\n" +
 	"worldSizes\x12\x1a\n" +
@@ -2524,7 +2546,10 @@ const file_pluginv1_plugin_proto_rawDesc = "" +
 	"\tplacement\x18\x10 \x01(\tR\tplacement\x12\x14\n" +
 	"\x05modes\x18\x11 \x03(\tR\x05modes\x12\x1b\n" +
 	"\tin_flight\x18\x12 \x01(\x05R\binFlight\x12$\n" +
-	"\rdeterministic\x18\x13 \x01(\bR\rdeterministic\"*\n" +
+	"\rdeterministic\x18\x13 \x01(\bR\rdeterministic\x12\x1e\n" +
+	"\n" +
+	"registered\x18\x14 \x01(\bR\n" +
+	"registered\"*\n" +
 	"\x04Span\x12\x10\n" +
 	"\x03min\x18\x01 \x01(\x05R\x03min\x12\x10\n" +
 	"\x03max\x18\x02 \x01(\x05R\x03max\"\xc0\x01\n" +
@@ -2546,12 +2571,15 @@ const file_pluginv1_plugin_proto_rawDesc = "" +
 	"\aLibrary\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
 	"\x04path\x18\x02 \x01(\tR\x04path\x12\x18\n" +
-	"\aversion\x18\x03 \x01(\tR\aversion\"h\n" +
+	"\aversion\x18\x03 \x01(\tR\aversion\"\x88\x01\n" +
 	"\x05Class\x12\x16\n" +
 	"\x06memory\x18\x01 \x01(\tR\x06memory\x12\x1b\n" +
 	"\tdata_type\x18\x02 \x01(\tR\bdataType\x12\x0e\n" +
 	"\x02op\x18\x03 \x01(\tR\x02op\x12\x1a\n" +
-	"\bcaptured\x18\x04 \x01(\bR\bcaptured\"\xf8\x02\n" +
+	"\bcaptured\x18\x04 \x01(\bR\bcaptured\x12\x1e\n" +
+	"\n" +
+	"registered\x18\x05 \x01(\bR\n" +
+	"registered\"\xf8\x02\n" +
 	"\x05Group\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12*\n" +
 	"\x05ranks\x18\x02 \x03(\v2\x14.weir.plugin.v1.RankR\x05ranks\x12-\n" +
@@ -2641,15 +2669,17 @@ const file_pluginv1_plugin_proto_rawDesc = "" +
 	"\x06REDUCE\x10\x01\x12\n" +
 	"\n" +
 	"\x06SIGNAL\x10\x02\x12\b\n" +
-	"\x04WAIT\x10\x03\"\x86\x01\n" +
+	"\x04WAIT\x10\x03\"\xa1\x01\n" +
 	"\x05Place\x121\n" +
 	"\x05where\x18\x01 \x01(\x0e2\x1b.weir.plugin.v1.Place.WhereR\x05where\x12\x12\n" +
 	"\x04rank\x18\x02 \x01(\x05R\x04rank\x12\x12\n" +
-	"\x04slot\x18\x03 \x01(\x05R\x04slot\"\"\n" +
+	"\x04slot\x18\x03 \x01(\x05R\x04slot\"=\n" +
 	"\x05Where\x12\x06\n" +
 	"\x02IN\x10\x00\x12\a\n" +
 	"\x03OUT\x10\x01\x12\b\n" +
-	"\x04SLOT\x10\x02\"\xb5\x01\n" +
+	"\x04SLOT\x10\x02\x12\v\n" +
+	"\aPEER_IN\x10\x03\x12\f\n" +
+	"\bPEER_OUT\x10\x04\"\xb5\x01\n" +
 	"\x06Kernel\x12\x14\n" +
 	"\x05image\x18\x01 \x01(\fR\x05image\x122\n" +
 	"\blaunches\x18\x02 \x03(\v2\x16.weir.plugin.v1.LaunchR\blaunches\x12!\n" +

@@ -16,7 +16,7 @@ func ToClass(m *Class) (collective.Class, error) {
 	if m == nil {
 		return collective.Class{}, errors.New("missing request class")
 	}
-	c := collective.Class{Captured: m.GetCaptured()}
+	c := collective.Class{Captured: m.GetCaptured(), Registered: m.GetRegistered()}
 	err := errors.Join(
 		c.Memory.UnmarshalText([]byte(m.GetMemory())),
 		c.DataType.UnmarshalText([]byte(m.GetDataType())),

@@ -28,7 +28,7 @@ const (
 	offAbort = 64 // uint32: not zero when the group has failed
 
 	offNumber = 0  // uint64: number of the call begun last, from 1
-	offWhat   = 8  // uint64: that call, in one word: number (lowest 15 bits), rejected (1), class index + 1 (8), bytes (40)
+	offWhat   = 8  // uint64: that call, in one word: number (lowest 14 bits), rejected (1), class index + 1 (9), bytes (40)
 	offDone   = 16 // uint64: number of the call ended last
 	offState  = 24 // uint32: RankState
 	offReject = 32 // uint64: number of the call refused last
@@ -114,9 +114,9 @@ func (b Begun) String() string {
 
 // The word at offWhat. It holds the number's lowest bits too, so that a reader sees whether both words are of one call.
 func packWhat(number uint64, rejected bool, class int, bytes int64) uint64 {
-	what := number<<49 | uint64(class+1)<<40 | uint64(min(bytes, 1<<40-1))
+	what := number<<50 | uint64(class+1)<<40 | uint64(min(bytes, 1<<40-1))
 	if rejected {
-		what |= 1 << 48
+		what |= 1 << 49
 	}
 	return what
 }
@@ -148,7 +148,7 @@ func (b *Board) Begun(rank int) Begun {
 	for try := 0; ; try++ {
 		number := atomic.LoadUint64(b.rank(rank, offNumber))
 		what := atomic.LoadUint64(b.rank(rank, offWhat))
-		if what>>49 != number&(1<<15-1) {
+		if what>>50 != number&(1<<14-1) {
 			if try < 1000 {
 				runtime.Gosched() // the rank is between its two stores
 				continue
@@ -159,11 +159,11 @@ func (b *Board) Begun(rank int) Begun {
 			Number:   number,
 			Done:     atomic.LoadUint64(b.rank(rank, offDone)),
 			Bytes:    int64(what & (1<<40 - 1)),
-			Rejected: what>>48&1 == 1,
+			Rejected: what>>49&1 == 1,
 			Refused:  atomic.LoadUint64(b.rank(rank, offReject)),
 			State:    RankState(atomic.LoadUint32(b.word32((1+rank)*boardPage + offState))),
 		}
-		if index := int(what>>40&0xff) - 1; index >= 0 && index < collective.NumClasses {
+		if index := int(what>>40&0x1ff) - 1; index >= 0 && index < collective.NumClasses {
 			s.Class = collective.ClassAt(index)
 		}
 		return s

@@ -40,6 +40,7 @@ type FromRank struct {
 	//	*FromRank_Leave
 	//	*FromRank_GroupFault
 	//	*FromRank_Cancel
+	//	*FromRank_Alloc
 	//	*FromRank_Log
 	Body          isFromRank_Body `protobuf_oneof:"body"`
 	unknownFields protoimpl.UnknownFields
@@ -162,6 +163,15 @@ func (x *FromRank) GetCancel() *Cancel {
 	return nil
 }
 
+func (x *FromRank) GetAlloc() *Alloc {
+	if x != nil {
+		if x, ok := x.Body.(*FromRank_Alloc); ok {
+			return x.Alloc
+		}
+	}
+	return nil
+}
+
 func (x *FromRank) GetLog() *Log {
 	if x != nil {
 		if x, ok := x.Body.(*FromRank_Log); ok {
@@ -207,6 +217,10 @@ type FromRank_Cancel struct {
 	Cancel *Cancel `protobuf:"bytes,9,opt,name=cancel,proto3,oneof"` // not answered itself
 }
 
+type FromRank_Alloc struct {
+	Alloc *Alloc `protobuf:"bytes,10,opt,name=alloc,proto3,oneof"` // answered by Allocated
+}
+
 type FromRank_Log struct {
 	Log *Log `protobuf:"bytes,11,opt,name=log,proto3,oneof"` // not answered
 }
@@ -227,6 +241,8 @@ func (*FromRank_GroupFault) isFromRank_Body() {}
 
 func (*FromRank_Cancel) isFromRank_Body() {}
 
+func (*FromRank_Alloc) isFromRank_Body() {}
+
 func (*FromRank_Log) isFromRank_Body() {}
 
 type ToRank struct {
@@ -242,6 +258,7 @@ type ToRank struct {
 	//	*ToRank_Exchanged
 	//	*ToRank_Failed
 	//	*ToRank_GroupFault
+	//	*ToRank_Allocated
 	//	*ToRank_Connect
 	Body          isToRank_Body `protobuf_oneof:"body"`
 	unknownFields protoimpl.UnknownFields
@@ -364,6 +381,15 @@ func (x *ToRank) GetGroupFault() *GroupFault {
 	return nil
 }
 
+func (x *ToRank) GetAllocated() *Allocated {
+	if x != nil {
+		if x, ok := x.Body.(*ToRank_Allocated); ok {
+			return x.Allocated
+		}
+	}
+	return nil
+}
+
 func (x *ToRank) GetConnect() *Connect {
 	if x != nil {
 		if x, ok := x.Body.(*ToRank_Connect); ok {
@@ -409,6 +435,10 @@ type ToRank_GroupFault struct {
 	GroupFault *GroupFault `protobuf:"bytes,9,opt,name=group_fault,json=groupFault,proto3,oneof"` // the group is dead; id 0
 }
 
+type ToRank_Allocated struct {
+	Allocated *Allocated `protobuf:"bytes,10,opt,name=allocated,proto3,oneof"`
+}
+
 type ToRank_Connect struct {
 	Connect *Connect `protobuf:"bytes,11,opt,name=connect,proto3,oneof"`
 }
@@ -428,6 +458,8 @@ func (*ToRank_Exchanged) isToRank_Body() {}
 func (*ToRank_Failed) isToRank_Body() {}
 
 func (*ToRank_GroupFault) isToRank_Body() {}
+
+func (*ToRank_Allocated) isToRank_Body() {}
 
 func (*ToRank_Connect) isToRank_Body() {}
 
@@ -1437,6 +1469,104 @@ func (x *Exchanged) GetData() [][]byte {
 	return nil
 }
 
+// Alloc asks for registered memory. All ranks of the group ask for as much.
+type Alloc struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Group         string                 `protobuf:"bytes,1,opt,name=group,proto3" json:"group,omitempty"`
+	Bytes         int64                  `protobuf:"varint,2,opt,name=bytes,proto3" json:"bytes,omitempty"` // of each rank
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Alloc) Reset() {
+	*x = Alloc{}
+	mi := &file_rankv1_rank_proto_msgTypes[20]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Alloc) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Alloc) ProtoMessage() {}
+
+func (x *Alloc) ProtoReflect() protoreflect.Message {
+	mi := &file_rankv1_rank_proto_msgTypes[20]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Alloc.ProtoReflect.Descriptor instead.
+func (*Alloc) Descriptor() ([]byte, []int) {
+	return file_rankv1_rank_proto_rawDescGZIP(), []int{20}
+}
+
+func (x *Alloc) GetGroup() string {
+	if x != nil {
+		return x.Group
+	}
+	return ""
+}
+
+func (x *Alloc) GetBytes() int64 {
+	if x != nil {
+		return x.Bytes
+	}
+	return 0
+}
+
+// Allocated brings one descriptor: the memory of all ranks, one part after the other.
+type Allocated struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Stride        int64                  `protobuf:"varint,1,opt,name=stride,proto3" json:"stride,omitempty"` // bytes from one rank's part to the next one's
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Allocated) Reset() {
+	*x = Allocated{}
+	mi := &file_rankv1_rank_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Allocated) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Allocated) ProtoMessage() {}
+
+func (x *Allocated) ProtoReflect() protoreflect.Message {
+	mi := &file_rankv1_rank_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Allocated.ProtoReflect.Descriptor instead.
+func (*Allocated) Descriptor() ([]byte, []int) {
+	return file_rankv1_rank_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *Allocated) GetStride() int64 {
+	if x != nil {
+		return x.Stride
+	}
+	return 0
+}
+
 // Cancel withdraws a request: it fails if it still waits for other ranks, and goes on if all have made it.
 type Cancel struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1447,7 +1577,7 @@ type Cancel struct {
 
 func (x *Cancel) Reset() {
 	*x = Cancel{}
-	mi := &file_rankv1_rank_proto_msgTypes[20]
+	mi := &file_rankv1_rank_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1459,7 +1589,7 @@ func (x *Cancel) String() string {
 func (*Cancel) ProtoMessage() {}
 
 func (x *Cancel) ProtoReflect() protoreflect.Message {
-	mi := &file_rankv1_rank_proto_msgTypes[20]
+	mi := &file_rankv1_rank_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1472,7 +1602,7 @@ func (x *Cancel) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Cancel.ProtoReflect.Descriptor instead.
 func (*Cancel) Descriptor() ([]byte, []int) {
-	return file_rankv1_rank_proto_rawDescGZIP(), []int{20}
+	return file_rankv1_rank_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Cancel) GetRequest() uint64 {
@@ -1493,7 +1623,7 @@ type Log struct {
 
 func (x *Log) Reset() {
 	*x = Log{}
-	mi := &file_rankv1_rank_proto_msgTypes[21]
+	mi := &file_rankv1_rank_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1505,7 +1635,7 @@ func (x *Log) String() string {
 func (*Log) ProtoMessage() {}
 
 func (x *Log) ProtoReflect() protoreflect.Message {
-	mi := &file_rankv1_rank_proto_msgTypes[21]
+	mi := &file_rankv1_rank_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1518,7 +1648,7 @@ func (x *Log) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Log.ProtoReflect.Descriptor instead.
 func (*Log) Descriptor() ([]byte, []int) {
-	return file_rankv1_rank_proto_rawDescGZIP(), []int{21}
+	return file_rankv1_rank_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *Log) GetSource() string {
@@ -1544,7 +1674,7 @@ type Leave struct {
 
 func (x *Leave) Reset() {
 	*x = Leave{}
-	mi := &file_rankv1_rank_proto_msgTypes[22]
+	mi := &file_rankv1_rank_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1556,7 +1686,7 @@ func (x *Leave) String() string {
 func (*Leave) ProtoMessage() {}
 
 func (x *Leave) ProtoReflect() protoreflect.Message {
-	mi := &file_rankv1_rank_proto_msgTypes[22]
+	mi := &file_rankv1_rank_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1569,7 +1699,7 @@ func (x *Leave) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Leave.ProtoReflect.Descriptor instead.
 func (*Leave) Descriptor() ([]byte, []int) {
-	return file_rankv1_rank_proto_rawDescGZIP(), []int{22}
+	return file_rankv1_rank_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Leave) GetGroup() string {
@@ -1589,7 +1719,7 @@ type Failed struct {
 
 func (x *Failed) Reset() {
 	*x = Failed{}
-	mi := &file_rankv1_rank_proto_msgTypes[23]
+	mi := &file_rankv1_rank_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1601,7 +1731,7 @@ func (x *Failed) String() string {
 func (*Failed) ProtoMessage() {}
 
 func (x *Failed) ProtoReflect() protoreflect.Message {
-	mi := &file_rankv1_rank_proto_msgTypes[23]
+	mi := &file_rankv1_rank_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1614,7 +1744,7 @@ func (x *Failed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Failed.ProtoReflect.Descriptor instead.
 func (*Failed) Descriptor() ([]byte, []int) {
-	return file_rankv1_rank_proto_rawDescGZIP(), []int{23}
+	return file_rankv1_rank_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Failed) GetText() string {
@@ -1642,7 +1772,7 @@ type GroupFault struct {
 
 func (x *GroupFault) Reset() {
 	*x = GroupFault{}
-	mi := &file_rankv1_rank_proto_msgTypes[24]
+	mi := &file_rankv1_rank_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1654,7 +1784,7 @@ func (x *GroupFault) String() string {
 func (*GroupFault) ProtoMessage() {}
 
 func (x *GroupFault) ProtoReflect() protoreflect.Message {
-	mi := &file_rankv1_rank_proto_msgTypes[24]
+	mi := &file_rankv1_rank_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1667,7 +1797,7 @@ func (x *GroupFault) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GroupFault.ProtoReflect.Descriptor instead.
 func (*GroupFault) Descriptor() ([]byte, []int) {
-	return file_rankv1_rank_proto_rawDescGZIP(), []int{24}
+	return file_rankv1_rank_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *GroupFault) GetGroup() string {
@@ -1688,7 +1818,7 @@ var File_rankv1_rank_proto protoreflect.FileDescriptor
 
 const file_rankv1_rank_proto_rawDesc = "" +
 	"\n" +
-	"\x11rankv1/rank.proto\x12\fweir.rank.v1\x1a\x15pluginv1/plugin.proto\"\xe4\x03\n" +
+	"\x11rankv1/rank.proto\x12\fweir.rank.v1\x1a\x15pluginv1/plugin.proto\"\x91\x04\n" +
 	"\bFromRank\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12(\n" +
 	"\x04join\x18\x02 \x01(\v2\x12.weir.rank.v1.JoinH\x00R\x04join\x125\n" +
@@ -1699,9 +1829,11 @@ const file_rankv1_rank_proto_rawDesc = "" +
 	"\x05leave\x18\a \x01(\v2\x13.weir.rank.v1.LeaveH\x00R\x05leave\x12;\n" +
 	"\vgroup_fault\x18\b \x01(\v2\x18.weir.rank.v1.GroupFaultH\x00R\n" +
 	"groupFault\x12.\n" +
-	"\x06cancel\x18\t \x01(\v2\x14.weir.rank.v1.CancelH\x00R\x06cancel\x12%\n" +
+	"\x06cancel\x18\t \x01(\v2\x14.weir.rank.v1.CancelH\x00R\x06cancel\x12+\n" +
+	"\x05alloc\x18\n" +
+	" \x01(\v2\x13.weir.rank.v1.AllocH\x00R\x05alloc\x12%\n" +
 	"\x03log\x18\v \x01(\v2\x11.weir.rank.v1.LogH\x00R\x03logB\x06\n" +
-	"\x04body\"\x83\x04\n" +
+	"\x04body\"\xbc\x04\n" +
 	"\x06ToRank\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12;\n" +
 	"\vgroup_ready\x18\x02 \x01(\v2\x18.weir.rank.v1.GroupReadyH\x00R\n" +
@@ -1713,7 +1845,9 @@ const file_rankv1_rank_proto_rawDesc = "" +
 	"\texchanged\x18\a \x01(\v2\x17.weir.rank.v1.ExchangedH\x00R\texchanged\x12.\n" +
 	"\x06failed\x18\b \x01(\v2\x14.weir.rank.v1.FailedH\x00R\x06failed\x12;\n" +
 	"\vgroup_fault\x18\t \x01(\v2\x18.weir.rank.v1.GroupFaultH\x00R\n" +
-	"groupFault\x121\n" +
+	"groupFault\x127\n" +
+	"\tallocated\x18\n" +
+	" \x01(\v2\x17.weir.rank.v1.AllocatedH\x00R\tallocated\x121\n" +
 	"\aconnect\x18\v \x01(\v2\x15.weir.rank.v1.ConnectH\x00R\aconnectB\x06\n" +
 	"\x04body\"\x7f\n" +
 	"\x04Join\x12\x18\n" +
@@ -1782,7 +1916,12 @@ const file_rankv1_rank_proto_rawDesc = "" +
 	"\x05group\x18\x01 \x01(\tR\x05group\x12\x12\n" +
 	"\x04data\x18\x02 \x01(\fR\x04data\"\x1f\n" +
 	"\tExchanged\x12\x12\n" +
-	"\x04data\x18\x01 \x03(\fR\x04data\"\"\n" +
+	"\x04data\x18\x01 \x03(\fR\x04data\"3\n" +
+	"\x05Alloc\x12\x14\n" +
+	"\x05group\x18\x01 \x01(\tR\x05group\x12\x14\n" +
+	"\x05bytes\x18\x02 \x01(\x03R\x05bytes\"#\n" +
+	"\tAllocated\x12\x16\n" +
+	"\x06stride\x18\x01 \x01(\x03R\x06stride\"\"\n" +
 	"\x06Cancel\x12\x18\n" +
 	"\arequest\x18\x01 \x01(\x04R\arequest\"1\n" +
 	"\x03Log\x12\x16\n" +
@@ -1810,7 +1949,7 @@ func file_rankv1_rank_proto_rawDescGZIP() []byte {
 	return file_rankv1_rank_proto_rawDescData
 }
 
-var file_rankv1_rank_proto_msgTypes = make([]protoimpl.MessageInfo, 25)
+var file_rankv1_rank_proto_msgTypes = make([]protoimpl.MessageInfo, 27)
 var file_rankv1_rank_proto_goTypes = []any{
 	(*FromRank)(nil),         // 0: weir.rank.v1.FromRank
 	(*ToRank)(nil),           // 1: weir.rank.v1.ToRank
@@ -1832,18 +1971,20 @@ var file_rankv1_rank_proto_goTypes = []any{
 	(*Answer)(nil),           // 17: weir.rank.v1.Answer
 	(*Exchange)(nil),         // 18: weir.rank.v1.Exchange
 	(*Exchanged)(nil),        // 19: weir.rank.v1.Exchanged
-	(*Cancel)(nil),           // 20: weir.rank.v1.Cancel
-	(*Log)(nil),              // 21: weir.rank.v1.Log
-	(*Leave)(nil),            // 22: weir.rank.v1.Leave
-	(*Failed)(nil),           // 23: weir.rank.v1.Failed
-	(*GroupFault)(nil),       // 24: weir.rank.v1.GroupFault
-	(*pluginv1.Rank)(nil),    // 25: weir.plugin.v1.Rank
-	(*pluginv1.Group)(nil),   // 26: weir.plugin.v1.Group
-	(*pluginv1.Class)(nil),   // 27: weir.plugin.v1.Class
-	(*pluginv1.Plan)(nil),    // 28: weir.plugin.v1.Plan
-	(*pluginv1.Range)(nil),   // 29: weir.plugin.v1.Range
-	(*pluginv1.Reason)(nil),  // 30: weir.plugin.v1.Reason
-	(*pluginv1.Verdict)(nil), // 31: weir.plugin.v1.Verdict
+	(*Alloc)(nil),            // 20: weir.rank.v1.Alloc
+	(*Allocated)(nil),        // 21: weir.rank.v1.Allocated
+	(*Cancel)(nil),           // 22: weir.rank.v1.Cancel
+	(*Log)(nil),              // 23: weir.rank.v1.Log
+	(*Leave)(nil),            // 24: weir.rank.v1.Leave
+	(*Failed)(nil),           // 25: weir.rank.v1.Failed
+	(*GroupFault)(nil),       // 26: weir.rank.v1.GroupFault
+	(*pluginv1.Rank)(nil),    // 27: weir.plugin.v1.Rank
+	(*pluginv1.Group)(nil),   // 28: weir.plugin.v1.Group
+	(*pluginv1.Class)(nil),   // 29: weir.plugin.v1.Class
+	(*pluginv1.Plan)(nil),    // 30: weir.plugin.v1.Plan
+	(*pluginv1.Range)(nil),   // 31: weir.plugin.v1.Range
+	(*pluginv1.Reason)(nil),  // 32: weir.plugin.v1.Reason
+	(*pluginv1.Verdict)(nil), // 33: weir.plugin.v1.Verdict
 }
 var file_rankv1_rank_proto_depIdxs = []int32{
 	2,  // 0: weir.rank.v1.FromRank.join:type_name -> weir.rank.v1.Join
@@ -1851,37 +1992,39 @@ var file_rankv1_rank_proto_depIdxs = []int32{
 	5,  // 2: weir.rank.v1.FromRank.resolve:type_name -> weir.rank.v1.Resolve
 	11, // 3: weir.rank.v1.FromRank.step_done:type_name -> weir.rank.v1.StepDone
 	18, // 4: weir.rank.v1.FromRank.exchange:type_name -> weir.rank.v1.Exchange
-	22, // 5: weir.rank.v1.FromRank.leave:type_name -> weir.rank.v1.Leave
-	24, // 6: weir.rank.v1.FromRank.group_fault:type_name -> weir.rank.v1.GroupFault
-	20, // 7: weir.rank.v1.FromRank.cancel:type_name -> weir.rank.v1.Cancel
-	21, // 8: weir.rank.v1.FromRank.log:type_name -> weir.rank.v1.Log
-	4,  // 9: weir.rank.v1.ToRank.group_ready:type_name -> weir.rank.v1.GroupReady
-	6,  // 10: weir.rank.v1.ToRank.prepare:type_name -> weir.rank.v1.Prepare
-	10, // 11: weir.rank.v1.ToRank.self_test:type_name -> weir.rank.v1.SelfTest
-	13, // 12: weir.rank.v1.ToRank.discard:type_name -> weir.rank.v1.Discard
-	14, // 13: weir.rank.v1.ToRank.commit:type_name -> weir.rank.v1.Commit
-	19, // 14: weir.rank.v1.ToRank.exchanged:type_name -> weir.rank.v1.Exchanged
-	23, // 15: weir.rank.v1.ToRank.failed:type_name -> weir.rank.v1.Failed
-	24, // 16: weir.rank.v1.ToRank.group_fault:type_name -> weir.rank.v1.GroupFault
-	8,  // 17: weir.rank.v1.ToRank.connect:type_name -> weir.rank.v1.Connect
-	25, // 18: weir.rank.v1.Join.facts:type_name -> weir.plugin.v1.Rank
-	26, // 19: weir.rank.v1.GroupReady.facts:type_name -> weir.plugin.v1.Group
-	27, // 20: weir.rank.v1.Resolve.class:type_name -> weir.plugin.v1.Class
-	7,  // 21: weir.rank.v1.Prepare.instances:type_name -> weir.rank.v1.Instance
-	28, // 22: weir.rank.v1.Instance.plan:type_name -> weir.plugin.v1.Plan
-	29, // 23: weir.rank.v1.Instance.ranges:type_name -> weir.plugin.v1.Range
-	9,  // 24: weir.rank.v1.Connect.instances:type_name -> weir.rank.v1.Peers
-	12, // 25: weir.rank.v1.StepDone.outcomes:type_name -> weir.rank.v1.Outcome
-	30, // 26: weir.rank.v1.Outcome.reason:type_name -> weir.plugin.v1.Reason
-	15, // 27: weir.rank.v1.Commit.segments:type_name -> weir.rank.v1.Segment
-	17, // 28: weir.rank.v1.Commit.answers:type_name -> weir.rank.v1.Answer
-	16, // 29: weir.rank.v1.Segment.choices:type_name -> weir.rank.v1.Choice
-	31, // 30: weir.rank.v1.Answer.verdict:type_name -> weir.plugin.v1.Verdict
-	31, // [31:31] is the sub-list for method output_type
-	31, // [31:31] is the sub-list for method input_type
-	31, // [31:31] is the sub-list for extension type_name
-	31, // [31:31] is the sub-list for extension extendee
-	0,  // [0:31] is the sub-list for field type_name
+	24, // 5: weir.rank.v1.FromRank.leave:type_name -> weir.rank.v1.Leave
+	26, // 6: weir.rank.v1.FromRank.group_fault:type_name -> weir.rank.v1.GroupFault
+	22, // 7: weir.rank.v1.FromRank.cancel:type_name -> weir.rank.v1.Cancel
+	20, // 8: weir.rank.v1.FromRank.alloc:type_name -> weir.rank.v1.Alloc
+	23, // 9: weir.rank.v1.FromRank.log:type_name -> weir.rank.v1.Log
+	4,  // 10: weir.rank.v1.ToRank.group_ready:type_name -> weir.rank.v1.GroupReady
+	6,  // 11: weir.rank.v1.ToRank.prepare:type_name -> weir.rank.v1.Prepare
+	10, // 12: weir.rank.v1.ToRank.self_test:type_name -> weir.rank.v1.SelfTest
+	13, // 13: weir.rank.v1.ToRank.discard:type_name -> weir.rank.v1.Discard
+	14, // 14: weir.rank.v1.ToRank.commit:type_name -> weir.rank.v1.Commit
+	19, // 15: weir.rank.v1.ToRank.exchanged:type_name -> weir.rank.v1.Exchanged
+	25, // 16: weir.rank.v1.ToRank.failed:type_name -> weir.rank.v1.Failed
+	26, // 17: weir.rank.v1.ToRank.group_fault:type_name -> weir.rank.v1.GroupFault
+	21, // 18: weir.rank.v1.ToRank.allocated:type_name -> weir.rank.v1.Allocated
+	8,  // 19: weir.rank.v1.ToRank.connect:type_name -> weir.rank.v1.Connect
+	27, // 20: weir.rank.v1.Join.facts:type_name -> weir.plugin.v1.Rank
+	28, // 21: weir.rank.v1.GroupReady.facts:type_name -> weir.plugin.v1.Group
+	29, // 22: weir.rank.v1.Resolve.class:type_name -> weir.plugin.v1.Class
+	7,  // 23: weir.rank.v1.Prepare.instances:type_name -> weir.rank.v1.Instance
+	30, // 24: weir.rank.v1.Instance.plan:type_name -> weir.plugin.v1.Plan
+	31, // 25: weir.rank.v1.Instance.ranges:type_name -> weir.plugin.v1.Range
+	9,  // 26: weir.rank.v1.Connect.instances:type_name -> weir.rank.v1.Peers
+	12, // 27: weir.rank.v1.StepDone.outcomes:type_name -> weir.rank.v1.Outcome
+	32, // 28: weir.rank.v1.Outcome.reason:type_name -> weir.plugin.v1.Reason
+	15, // 29: weir.rank.v1.Commit.segments:type_name -> weir.rank.v1.Segment
+	17, // 30: weir.rank.v1.Commit.answers:type_name -> weir.rank.v1.Answer
+	16, // 31: weir.rank.v1.Segment.choices:type_name -> weir.rank.v1.Choice
+	33, // 32: weir.rank.v1.Answer.verdict:type_name -> weir.plugin.v1.Verdict
+	33, // [33:33] is the sub-list for method output_type
+	33, // [33:33] is the sub-list for method input_type
+	33, // [33:33] is the sub-list for extension type_name
+	33, // [33:33] is the sub-list for extension extendee
+	0,  // [0:33] is the sub-list for field type_name
 }
 
 func init() { file_rankv1_rank_proto_init() }
@@ -1898,6 +2041,7 @@ func file_rankv1_rank_proto_init() {
 		(*FromRank_Leave)(nil),
 		(*FromRank_GroupFault)(nil),
 		(*FromRank_Cancel)(nil),
+		(*FromRank_Alloc)(nil),
 		(*FromRank_Log)(nil),
 	}
 	file_rankv1_rank_proto_msgTypes[1].OneofWrappers = []any{
@@ -1909,6 +2053,7 @@ func file_rankv1_rank_proto_init() {
 		(*ToRank_Exchanged)(nil),
 		(*ToRank_Failed)(nil),
 		(*ToRank_GroupFault)(nil),
+		(*ToRank_Allocated)(nil),
 		(*ToRank_Connect)(nil),
 	}
 	type x struct{}
@@ -1917,7 +2062,7 @@ func file_rankv1_rank_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_rankv1_rank_proto_rawDesc), len(file_rankv1_rank_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   25,
+			NumMessages:   27,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
