@@ -115,6 +115,7 @@ type onDevice struct {
 	context cuda.Context
 	stream  cuda.Stream
 	in, out cuda.Pointer
+	own     []cuda.Pointer
 }
 
 const deviceBytes = 1 << 16
@@ -135,12 +136,13 @@ func newOnDevice(a *cuda.API, device int) (d *onDevice, err error) {
 	if err == nil {
 		d.out, err = a.Alloc(deviceBytes)
 	}
+	d.own = []cuda.Pointer{d.in, d.out}
 	return d, err
 }
 
 func (d *onDevice) close() error {
 	defer runtime.UnlockOSThread()
-	return errors.Join(d.Free(d.in), d.Free(d.out), d.DestroyStream(d.stream))
+	return errors.Join(d.Free(d.own[0]), d.Free(d.own[1]), d.DestroyStream(d.stream))
 }
 
 func bytesOf[T any](s []T) []byte {
@@ -154,6 +156,15 @@ func (d *onDevice) fill(g *rank.Group, n int) error {
 		src[i] = float32(g.Rank() + i%7)
 	}
 	return errors.Join(d.ToDevice(d.in, bytesOf(src)), d.Fill(d.out, 0xff, int64(4*n)))
+}
+
+// fillInPlace is fill where in and out are the same.
+func (d *onDevice) fillInPlace(g *rank.Group, n int) error {
+	src := make([]float32, n)
+	for i := range src {
+		src[i] = float32(g.Rank() + i%7)
+	}
+	return d.ToDevice(d.in, bytesOf(src))
 }
 
 // check compares a result with the sum of what fill wrote.
