@@ -11,33 +11,15 @@ import (
 	"sync"
 	"testing"
 	"time"
-	"unsafe"
 
 	"github.com/weir-project/weir/core/collective"
 	"github.com/weir-project/weir/engine/agent"
 	"github.com/weir-project/weir/sdk/native/cuda"
 	"github.com/weir-project/weir/sdk/rank"
+	"github.com/weir-project/weir/tests/ondevice"
 )
 
 var cudaSum = collective.Class{Memory: collective.CUDA, DataType: collective.Float32, Op: collective.Sum}
-
-// usable says whether the device still takes work after a failure.
-func (d *onDevice) usable() error {
-	p, err := d.Alloc(64)
-	if err != nil {
-		return fmt.Errorf("the device is not usable any more: %w", err)
-	}
-	s, err := d.NewStream()
-	if err != nil {
-		return fmt.Errorf("the device is not usable any more: %w", err)
-	}
-	got := make([]byte, 64)
-	err = errors.Join(d.FillAsync(p, 3, 64, s), d.SynchronizeStream(s), d.ToHost(got, p), d.Free(p), d.DestroyStream(s))
-	if err != nil || got[63] != 3 {
-		return fmt.Errorf("the device is not usable any more: %w", err)
-	}
-	return nil
-}
 
 // TestDeviceLibraryFaults are libraries that do not do what they should while a plan is prepared and tried.
 func TestDeviceLibraryFaults(t *testing.T) {
@@ -56,9 +38,9 @@ func TestDeviceLibraryFaults(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Setenv(c.variable, c.value)
 			j := startAgent(t, 2, func(o *agent.Options) { o.PrepareDeadline, o.SelfTestDeadline = time.Second, time.Second }, library(fakeNCCL(t), "2.28.9"))
-			wantErrors(t, j.eachDevice(t, 2, func(s *rank.Session, d *onDevice) error {
-				err := d.sum(s.World(), d.out, d.in, 100)
-				return errors.Join(err, d.usable())
+			wantErrors(t, j.eachDevice(t, 2, func(s *rank.Session, d *ondevice.Program) error {
+				err := d.Sum(s.World(), d.Dst, d.Src, 100)
+				return errors.Join(err, d.Usable())
 			}), append(c.words, "no backend serves cuda float32 sum eager")...)
 		})
 	}
@@ -80,10 +62,10 @@ func TestDeviceTooLittleMemory(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	t.Setenv("FAKE_CUDA_MEMORY", fmt.Sprint(used+3*deviceBytes))
+	t.Setenv("FAKE_CUDA_MEMORY", fmt.Sprint(used+3*ondevice.Bytes))
 	j := startAgent(t, 2, nil, library(fakeNCCL(t), "2.28.9"))
-	wantErrors(t, j.eachDevice(t, 2, func(s *rank.Session, d *onDevice) error {
-		return errors.Join(d.sum(s.World(), d.out, d.in, 100), d.usable())
+	wantErrors(t, j.eachDevice(t, 2, func(s *rank.Session, d *ondevice.Program) error {
+		return errors.Join(d.Sum(s.World(), d.Dst, d.Src, 100), d.Usable())
 	}), "SELFTEST_FAILED on rank 0", "cuMemAlloc_v2: CUDA_ERROR_OUT_OF_MEMORY (2), out of memory")
 }
 
@@ -92,27 +74,25 @@ func TestDeviceTooLittleMemory(t *testing.T) {
 func TestDeviceErrorAfterTheCall(t *testing.T) {
 	t.Setenv("FAKE_NCCL_ASYNC", "6:1")
 	j := startAgent(t, 2, nil, library(fakeNCCL(t), "2.28.9"))
-	wantErrors(t, j.eachDevice(t, 2, func(s *rank.Session, d *onDevice) error {
+	wantErrors(t, j.eachDevice(t, 2, func(s *rank.Session, d *ondevice.Program) error {
 		g := s.World()
 		for range 120 {
-			if err := d.sum(g, d.out, d.in, 100); err != nil {
+			if err := d.Sum(g, d.Dst, d.Src, 100); err != nil {
 				break // the first rank to know tells the other
 			}
 		}
-		for end := time.Now().Add(20 * time.Second); g.Err() == nil && time.Now().Before(end); {
-			time.Sleep(time.Millisecond)
-		}
-		if err := d.sum(g, d.out, d.in, 100); !errors.Is(err, g.Err()) {
+		_ = ondevice.AwaitFailure(g)
+		if err := d.Sum(g, d.Dst, d.Src, 100); !errors.Is(err, g.Err()) {
 			return fmt.Errorf("a later call: %v", err)
 		}
-		return errors.Join(g.Err(), d.SynchronizeStream(d.stream), d.usable())
+		return errors.Join(g.Err(), d.SynchronizeStream(d.Stream), d.Usable())
 	}), "group g1 has failed: rank 1: ", "libnccl.so.2: asynchronous error: ncclRemoteError (6), remote process exited or there was a network error")
 }
 
 // TestDeviceBadArguments are calls that a rank refuses. Where all ranks do, the group goes on.
 func TestDeviceBadArguments(t *testing.T) {
 	j := startAgent(t, 2, nil, library(fakeNCCL(t), "2.28.9"))
-	noErrors(t, j.eachDevice(t, 2, func(s *rank.Session, d *onDevice) error {
+	noErrors(t, j.eachDevice(t, 2, func(s *rank.Session, d *ondevice.Program) error {
 		g := s.World()
 		if err := g.Warm(t.Context(), cudaSum); err != nil {
 			return err
@@ -138,68 +118,42 @@ func TestDeviceBadArguments(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		onHost := make([]float32, 100)
-		host := cuda.Pointer(uintptr(unsafe.Pointer(&onHost[0])))
-		f32, sum := collective.Float32, collective.Sum
-		for name, c := range map[string]struct {
-			dst, src cuda.Pointer
-			count    int64
-			dt       collective.DataType
-			op       collective.Op
-			stream   cuda.Stream
-			words    string
-		}{
-			"host memory":       {d.out, host, 100, f32, sum, d.stream, "is not device memory: CUDA does not know the address"},
-			"null":              {0, d.in, 100, f32, sum, d.stream, "dst (0x0) is not device memory"},
-			"page-locked":       {d.out, cuda.Pointer(uintptr(unsafe.Pointer(&pinned[0]))), 100, f32, sum, d.stream, "it is page-locked host memory"},
-			"another device's":  {there, d.in, 100, f32, sum, d.stream, fmt.Sprintf("is memory of device %d, this rank joined with device %d", other, g.Rank())},
-			"too long":          {d.out, d.in, deviceBytes/4 + 1, f32, sum, d.stream, "bytes left in its allocation, the call needs 65540"},
-			"another's stream":  {d.out, d.in, 100, f32, sum, elsewhere, "the stream belongs to another context"},
-			"overlap":           {d.in + 4, d.in, 100, f32, sum, d.stream, "overlap in part"},
-			"not aligned":       {d.out + 2, d.in, 100, f32, sum, d.stream, "does not begin at a multiple of 4 bytes"},
-			"nothing":           {d.out, d.in, 0, f32, sum, d.stream, "0 elements"},
-			"less than nothing": {d.out, d.in, -3, f32, sum, d.stream, "-3 elements"},
-			"no such type":      {d.out, d.in, 100, 99, sum, d.stream, "unknown data type"},
-			"no such op":        {d.out, d.in, 100, f32, 99, d.stream, "unknown reduce op"},
-		} {
-			if err := g.Barrier(t.Context()); err != nil {
-				return err
-			}
-			err := rank.AllReduceDevice(g, uintptr(c.dst), uintptr(c.src), c.count, c.dt, c.op, uintptr(c.stream))
-			if err == nil || !strings.Contains(err.Error(), c.words) {
-				return fmt.Errorf("%s: error %v, want one with %q", name, err, c.words)
-			}
+		calls := append(
+			d.BadCalls(pinned),
+			ondevice.BadCall{Name: "another device's", Dst: there, Src: d.Src, Count: 100, Stream: d.Stream, Words: fmt.Sprintf("is memory of device %d, this rank joined with device %d", other, g.Rank())},
+			ondevice.BadCall{Name: "another's stream", Dst: d.Dst, Src: d.Src, Count: 100, Stream: elsewhere, Words: "the stream belongs to another context"},
+		)
+		if err := ondevice.Refuse(g, calls, func() error { return g.Barrier(t.Context()) }); err != nil {
+			return err
 		}
-		return errors.Join(g.Barrier(t.Context()), g.Err(), d.fill(g, 100), d.sum(g, d.out, d.in, 100), d.check(g, d.out, 100), d.usable())
+		return errors.Join(g.Barrier(t.Context()), g.Err(), d.Load(g, 100), d.Sum(g, d.Dst, d.Src, 100), d.Check(g, d.Dst, 100), d.Usable())
 	}))
 }
 
 // TestDeviceRanksDisagree has rank 1 do something else than rank 0: both learn who did what, and nothing hangs.
 func TestDeviceRanksDisagree(t *testing.T) {
 	for name, c := range map[string]struct {
-		second func(g *rank.Group, d *onDevice) error
+		second func(g *rank.Group, d *ondevice.Program) error
 		words  []string
 	}{
-		"size":    {func(g *rank.Group, d *onDevice) error { return d.sum(g, d.out, d.in, 50) }, []string{"ranks disagree about all-reduce 1: rank 0: all-reduce 1 of 400 bytes", "rank 1: all-reduce 1 of 200 bytes"}},
-		"refused": {func(g *rank.Group, d *onDevice) error { _ = d.sum(g, d.out, 0, 100); return nil }, []string{"ranks disagree about all-reduce 1", "rank 1: all-reduce 1 with arguments that it refused"}},
-		"absent":  {func(*rank.Group, *onDevice) error { return nil }, []string{"rank 1 did not begin all-reduce 1 within 1s: last, rank 1 began no all-reduce yet"}},
+		"size":    {func(g *rank.Group, d *ondevice.Program) error { return d.Sum(g, d.Dst, d.Src, 50) }, []string{"ranks disagree about all-reduce 1: rank 0: all-reduce 1 of 400 bytes", "rank 1: all-reduce 1 of 200 bytes"}},
+		"refused": {func(g *rank.Group, d *ondevice.Program) error { _ = d.Sum(g, d.Dst, 0, 100); return nil }, []string{"ranks disagree about all-reduce 1", "rank 1: all-reduce 1 with arguments that it refused"}},
+		"absent":  {func(*rank.Group, *ondevice.Program) error { return nil }, []string{"rank 1 did not begin all-reduce 1 within 1s: last, rank 1 began no all-reduce yet"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			j := startAgent(t, 2, func(o *agent.Options) { o.CallDeadline = time.Second }, library(fakeNCCL(t), "2.28.9"))
-			wantErrors(t, j.eachDevice(t, 2, func(s *rank.Session, d *onDevice) error {
+			wantErrors(t, j.eachDevice(t, 2, func(s *rank.Session, d *ondevice.Program) error {
 				g := s.World()
 				if err := g.Warm(t.Context(), cudaSum); err != nil {
 					return err
 				}
 				if g.Rank() == 0 {
-					_ = d.sum(g, d.out, d.in, 100) // enqueued, or failed already
+					_ = d.Sum(g, d.Dst, d.Src, 100) // enqueued, or failed already
 				} else {
 					_ = c.second(g, d)
 				}
-				for end := time.Now().Add(20 * time.Second); g.Err() == nil && time.Now().Before(end); {
-					time.Sleep(time.Millisecond)
-				}
-				return errors.Join(g.Err(), d.SynchronizeStream(d.stream), d.usable())
+				_ = ondevice.AwaitFailure(g)
+				return errors.Join(g.Err(), d.SynchronizeStream(d.Stream), d.Usable())
 			}), c.words...)
 		})
 	}
@@ -208,10 +162,10 @@ func TestDeviceRanksDisagree(t *testing.T) {
 // TestDeviceAndHost has calls on both kinds of memory in one group, in turns.
 func TestDeviceAndHost(t *testing.T) {
 	j := startAgent(t, 2, nil, library(fakeNCCL(t), "2.28.9"), onHost("flat"))
-	noErrors(t, j.eachDevice(t, 2, func(s *rank.Session, d *onDevice) error {
+	noErrors(t, j.eachDevice(t, 2, func(s *rank.Session, d *ondevice.Program) error {
 		g := s.World()
 		for range 3 {
-			if err := errors.Join(sumIsRight(g, 100), d.fill(g, 100), d.sum(g, d.out, d.in, 100), d.check(g, d.out, 100)); err != nil {
+			if err := errors.Join(sumIsRight(g, 100), d.Load(g, 100), d.Sum(g, d.Dst, d.Src, 100), d.Check(g, d.Dst, 100)); err != nil {
 				return err
 			}
 		}

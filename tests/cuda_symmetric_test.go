@@ -12,6 +12,7 @@ import (
 	"github.com/weir-project/weir/core/plan"
 	"github.com/weir-project/weir/sdk/native/cuda"
 	"github.com/weir-project/weir/sdk/rank"
+	"github.com/weir-project/weir/tests/ondevice"
 )
 
 // symmetric is a backend for registered device memory.
@@ -31,24 +32,24 @@ func registered(c collective.Class) collective.Class {
 // TestDeviceSymmetric has calls on registered and on other memory in turns, each served by its own backend.
 func TestDeviceSymmetric(t *testing.T) {
 	j := startAgent(t, 2, nil, symmetric(fakeNCCL(t)), library(fakeNCCL(t), "2.28.9"))
-	noErrors(t, j.eachDevice(t, 2, func(s *rank.Session, d *onDevice) error {
+	noErrors(t, j.eachDevice(t, 2, func(s *rank.Session, d *ondevice.Program) error {
 		g, n := s.World(), 1000
-		a, err := g.AllocDevice(t.Context(), deviceBytes)
+		a, err := g.AllocDevice(t.Context(), ondevice.Bytes)
 		if err != nil {
 			return err
 		}
-		b, err := g.AllocDevice(t.Context(), deviceBytes)
+		b, err := g.AllocDevice(t.Context(), ondevice.Bytes)
 		if err != nil {
 			return err
 		}
 		plain := *d
 		for range 2 {
-			d.in, d.out = cuda.Pointer(a.Pointer()), cuda.Pointer(b.Pointer())
-			if err := errors.Join(d.fill(g, n), d.sum(g, d.out, d.in, n), d.check(g, d.out, n)); err != nil {
+			d.Src, d.Dst = cuda.Pointer(a.Pointer()), cuda.Pointer(b.Pointer())
+			if err := errors.Join(d.Load(g, n), d.Sum(g, d.Dst, d.Src, n), d.Check(g, d.Dst, n)); err != nil {
 				return fmt.Errorf("registered: %w", err)
 			}
-			d.in, d.out = plain.in, plain.out
-			if err := errors.Join(d.fill(g, n), d.sum(g, d.out, d.in, n), d.check(g, d.out, n)); err != nil {
+			d.Src, d.Dst = plain.Src, plain.Dst
+			if err := errors.Join(d.Load(g, n), d.Sum(g, d.Dst, d.Src, n), d.Check(g, d.Dst, n)); err != nil {
 				return fmt.Errorf("not registered: %w", err)
 			}
 		}
@@ -69,16 +70,16 @@ func TestDeviceSymmetric(t *testing.T) {
 func TestDeviceSymmetricDeclined(t *testing.T) {
 	t.Setenv("FAKE_NCCL_NO_WINDOW", "1")
 	j := startAgent(t, 2, nil, symmetric(fakeNCCL(t)), library(fakeNCCL(t), "2.28.9"))
-	noErrors(t, j.eachDevice(t, 2, func(s *rank.Session, d *onDevice) error {
+	noErrors(t, j.eachDevice(t, 2, func(s *rank.Session, d *ondevice.Program) error {
 		g := s.World()
-		m, err := g.AllocDevice(t.Context(), deviceBytes)
+		m, err := g.AllocDevice(t.Context(), ondevice.Bytes)
 		if err != nil {
 			return err
 		}
-		old := d.in
-		d.in, d.out = cuda.Pointer(m.Pointer()), cuda.Pointer(m.Pointer())
-		err = errors.Join(d.fillInPlace(g, 100), d.sum(g, d.out, d.in, 100), d.check(g, d.out, 100))
-		d.in, d.out = old, 0
+		old := d.Src
+		d.Src, d.Dst = cuda.Pointer(m.Pointer()), cuda.Pointer(m.Pointer())
+		err = errors.Join(d.Load(g, 100), d.Sum(g, d.Dst, d.Src, 100), d.Check(g, d.Dst, 100))
+		d.Src, d.Dst = old, 0
 		if name := g.Backend(registered(cudaSum), 4); name != "library" {
 			return fmt.Errorf("served by %q", name)
 		}
@@ -93,7 +94,7 @@ func TestDeviceSymmetricDeclined(t *testing.T) {
 // TestDeviceGroups has four ranks in overlapping groups, as tensor, pipeline and data parallelism have, all in use at once.
 func TestDeviceGroups(t *testing.T) {
 	j := startAgent(t, 4, nil, library(fakeNCCL(t), "2.28.9"))
-	noErrors(t, j.eachDevice(t, 4, func(s *rank.Session, d *onDevice) error {
+	noErrors(t, j.eachDevice(t, 4, func(s *rank.Session, d *ondevice.Program) error {
 		r, n := s.World().Rank(), 500
 		pair := []int{r &^ 1, r | 1}
 		across := []int{r & 1, r&1 + 2}
@@ -118,8 +119,8 @@ func TestDeviceGroups(t *testing.T) {
 		}
 		for range 20 { // everything is enqueued before anything is waited for
 			for i, g := range groups {
-				d.in, d.out = buffers[i], buffers[i]
-				if err := d.fillInPlace(g, n); err != nil {
+				d.Src, d.Dst = buffers[i], buffers[i]
+				if err := d.Load(g, n); err != nil {
 					return err
 				}
 				if err := rank.AllReduceDevice(g, uintptr(buffers[i]), uintptr(buffers[i]), int64(n), collective.Float32, collective.Sum, uintptr(streams[i])); err != nil {
@@ -127,8 +128,8 @@ func TestDeviceGroups(t *testing.T) {
 				}
 			}
 			for i, g := range groups {
-				d.stream = streams[i]
-				if err := d.check(g, buffers[i], n); err != nil {
+				d.Stream = streams[i]
+				if err := d.Check(g, buffers[i], n); err != nil {
 					return fmt.Errorf("group %d: %w", i, err)
 				}
 			}

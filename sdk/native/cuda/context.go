@@ -73,6 +73,17 @@ func (a *API) Retain(device int) (Context, error) {
 	return *c, err
 }
 
+// NewContext makes a context of a device beside its primary one, and makes it current on the calling thread.
+func (a *API) NewContext(device int) (Context, error) {
+	var handle int32
+	if err := a.check("cuDeviceGet", a.deviceGet(&handle, int32(device))); err != nil {
+		return 0, err
+	}
+	c := new(Context)
+	err := a.call(ctxCreate, uintptr(unsafe.Pointer(c)), 0, uintptr(handle))
+	return *c, err
+}
+
 // Release gives a primary context up; the last user's Release destroys it.
 func (a *API) Release(device int) error {
 	var handle int32

@@ -14,6 +14,7 @@ const (
 	ctxGetCurrent function = iota
 	ctxSetCurrent
 	ctxSynchronize
+	ctxCreate
 	ctxEnablePeerAccess
 	deviceCanAccessPeer
 	primaryRetain
@@ -89,6 +90,7 @@ var symbols = [numFunctions]symbol{
 	ctxGetCurrent:           {name: "cuCtxGetCurrent"},
 	ctxSetCurrent:           {name: "cuCtxSetCurrent"},
 	ctxSynchronize:          {name: "cuCtxSynchronize"},
+	ctxCreate:               {name: "cuCtxCreate_v2", optional: true},
 	ctxEnablePeerAccess:     {name: "cuCtxEnablePeerAccess", optional: true},
 	deviceCanAccessPeer:     {name: "cuDeviceCanAccessPeer", optional: true},
 	primaryRetain:           {name: "cuDevicePrimaryCtxRetain"},

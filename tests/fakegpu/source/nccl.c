@@ -36,14 +36,17 @@ typedef struct { comm *c; const char *src; char *dst; size_t n; int type, op; } 
 static char last[256];
 static __thread int on_stream;
 
-static void say(int rank, const char *text) {
-	snprintf(last, sizeof last, "%s", text);
+static void message(int rank, const char *level, const char *text) {
 	const char *debug = getenv("NCCL_DEBUG"), *path = getenv("NCCL_DEBUG_FILE");
-	if (!debug) return;
+	if (!debug || (strcmp(level, "WARN") && strcmp(debug, "INFO"))) return;
 	FILE *f = path && *path ? fopen(path, "w") : stdout;
 	if (!f) return;
-	fprintf(f, "fakehost:%d [%d] NCCL WARN %s\n", getpid(), rank, text);
+	fprintf(f, "fakehost:%d [%d] NCCL %s %s\n", getpid(), rank, level, text);
 	if (f == stdout) fflush(f); else fclose(f);
+}
+static void say(int rank, const char *text) {
+	snprintf(last, sizeof last, "%s", text);
+	message(rank, "WARN", text);
 }
 // asked compares "FUNCTION[:…][:RANK]" of a variable with a call; result gets the number after the function.
 static int asked(const char *variable, const char *function, int rank, int *result) {
@@ -123,6 +126,7 @@ static int begin(comm **out, int world, const id *i, int rank) {
 	c->m->contexts[rank] = current();
 	meet(c);
 	if (rank == 0) unlink(i->bytes);
+	message(rank, "INFO", "Init COMPLETE");
 	const char *share = getenv("FAKE_NCCL_SHARE");
 	int refuse = 0;
 	for (int a = 0; share && !strcmp(share, "0") && a < world; a++)
