@@ -3,7 +3,6 @@ package gpu
 import (
 	"context"
 	"errors"
-	"time"
 
 	"github.com/weir-project/weir/core/collective"
 	"github.com/weir-project/weir/sdk/native/cuda"
@@ -13,9 +12,16 @@ import (
 	"github.com/weir-project/weir/tests/ondevice"
 )
 
-// direct is an all-reduce of float32 on a communicator of the test's own, without Weir in between. The library is the copy
-// that Weir has loaded.
-func direct(s *rank.Session, p *ondevice.Program) (func(dst, src cuda.Pointer, n int) error, error) {
+// direct is a communicator of the test's own, without Weir in between. The library is the copy that Weir has loaded.
+type direct struct {
+	api     *nccl.API
+	comm    nccl.Comm
+	address uintptr // of ncclAllReduce
+	stream  cuda.Stream
+	steps   *dl.Sequence
+}
+
+func openDirect(s *rank.Session, p *ondevice.Program) (*direct, error) {
 	loaded, err := nccl.Loaded()
 	if err != nil || len(loaded) == 0 {
 		return nil, errors.Join(err, errors.New("no copy of NCCL is loaded"))
@@ -44,60 +50,29 @@ func direct(s *rank.Session, p *ondevice.Program) (func(dst, src cuda.Pointer, n
 	if err != nil {
 		return nil, err
 	}
-	steps := dl.NewSequence(1)
-	return func(dst, src cuda.Pointer, n int) error {
-		a.FillAllReduce(steps.Step(0), uintptr(src), uintptr(dst), int64(n), nccl.TypeOf(collective.Float32), nccl.OpOf(collective.Sum), c, uintptr(p.Stream))
-		if steps.Run(0) == 0 {
-			return a.AllReduceFailed(int(int32(steps.Step(0).Result)))
-		}
-		return nil
-	}, nil
+	address, err := lib.Symbol("ncclAllReduce")
+	return &direct{api: a, comm: c, address: address, stream: p.Stream, steps: dl.NewSequence(1)}, err
+}
+
+// call is an all-reduce of float32.
+func (d *direct) call(dst, src cuda.Pointer, n int) error {
+	step := d.steps.Step(0)
+	d.api.FillAllReduce(step, uintptr(src), uintptr(dst), int64(n), nccl.TypeOf(collective.Float32), nccl.OpOf(collective.Sum), d.comm, uintptr(d.stream))
+	if d.steps.Run(0) == 0 {
+		return d.api.AllReduceFailed(int(int32(step.Result)))
+	}
+	return nil
 }
 
 // directNodes are the kinds of the nodes that two captured calls of the library become.
 func directNodes(s *rank.Session, p *ondevice.Program, n int) ([]int, error) {
-	call, err := direct(s, p)
+	d, err := openDirect(s, p)
 	if err != nil {
 		return nil, err
 	}
-	x, kinds, err := p.Capture(func() error { return errors.Join(call(p.Dst, p.Src, n), call(p.Src, p.Src, n)) })
+	x, kinds, err := p.Capture(func() error { return errors.Join(d.call(p.Dst, p.Src, n), d.call(p.Src, p.Src, n)) })
 	if err != nil {
 		return nil, err
 	}
 	return kinds, p.DestroyExec(x)
-}
-
-// empty is a kernel that does nothing, in a version of PTX that every driver of Weir loads.
-const empty = `.version 6.0
-.target sm_50
-.address_size 64
-.visible .entry empty() { ret; }
-`
-
-// launches is the host's nanoseconds to launch a kernel, the median of many.
-func launches(p *ondevice.Program) (float64, error) {
-	m, err := p.LoadModule([]byte(empty))
-	if err != nil {
-		return 0, err
-	}
-	f, err := p.Function(m, "empty")
-	if err != nil {
-		return 0, err
-	}
-	launcher := p.NewLauncher()
-	var all []float64
-	for range 101 {
-		const calls = 100
-		start := time.Now()
-		for range calls {
-			if err := launcher.Launch(f, 1, 32, 0, p.Stream, nil); err != nil {
-				return 0, err
-			}
-		}
-		all = append(all, float64(time.Since(start).Nanoseconds())/calls)
-		if err := p.SynchronizeStream(p.Stream); err != nil {
-			return 0, err
-		}
-	}
-	return median(all), nil
 }

@@ -6,11 +6,8 @@ import (
 	"fmt"
 	"os"
 	"slices"
-	"sort"
 	"strings"
 	"syscall"
-	"testing"
-	"time"
 
 	"github.com/weir-project/weir/core/collective"
 	"github.com/weir-project/weir/sdk/native/cuda"
@@ -215,61 +212,4 @@ func capture(s *rank.Session, p *ondevice.Program) error {
 		return err
 	}
 	return errors.Join(p.Load(g, n), p.Launch(x, p.Stream), p.Check(g, p.Dst, n), p.DestroyExec(x))
-}
-
-func median(v []float64) float64 {
-	sort.Float64s(v)
-	return v[len(v)/2]
-}
-
-// figures prints the host's time to enqueue a call through Weir and by calling the library from Go, and to launch a kernel.
-func figures(s *rank.Session, p *ondevice.Program) error {
-	g := s.World()
-	if err := g.Warm(context.Background(), sum); err != nil {
-		return err
-	}
-	call, err := direct(s, p)
-	if err != nil {
-		return err
-	}
-	for _, n := range []int{2, 3584, ondevice.Bytes / 4} {
-		var weir, lib []float64
-		for range 31 {
-			for _, w := range []struct {
-				to   *[]float64
-				call func() error
-			}{
-				{&weir, func() error { return p.Sum(g, p.Dst, p.Src, n) }},
-				{&lib, func() error { return call(p.Dst, p.Src, n) }},
-			} {
-				const calls = 100
-				if err := g.Barrier(context.Background()); err != nil {
-					return err
-				}
-				start := time.Now()
-				for range calls {
-					if err := w.call(); err != nil {
-						return err
-					}
-				}
-				*w.to = append(*w.to, float64(time.Since(start).Nanoseconds())/calls)
-				if err := p.SynchronizeStream(p.Stream); err != nil {
-					return err
-				}
-			}
-		}
-		fmt.Printf("# enqueue %d B: %.0f ns through Weir, %.0f ns NCCL from Go\n", 4*n, median(weir), median(lib))
-	}
-	var failed error
-	allocs := testing.AllocsPerRun(100, func() { failed = errors.Join(failed, p.Sum(g, p.Dst, p.Src, 100)) })
-	fmt.Printf("# allocations per call: %v\n", allocs)
-	if allocs != 0 {
-		failed = errors.Join(failed, fmt.Errorf("%v allocations per call", allocs))
-	}
-	launch, err := launches(p)
-	if err != nil {
-		return err
-	}
-	fmt.Printf("# kernel launch from Go: %.0f ns\n", launch)
-	return errors.Join(failed, p.SynchronizeStream(p.Stream))
 }
