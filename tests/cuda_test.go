@@ -25,7 +25,7 @@ import (
 )
 
 // fakeGPUs gives this process a driver with n devices; the loader takes it for every later request of libcuda.so.1.
-func fakeGPUs(t *testing.T, n int) *cuda.API {
+func fakeGPUs(t testing.TB, n int) *cuda.API {
 	t.Helper()
 	t.Setenv("FAKE_CUDA_DEVICES", fmt.Sprint(n))
 	lib, err := dl.Open(filepath.Join(fakeLibraries(t), "libcuda.so.1"))
@@ -49,7 +49,7 @@ func fakeGPUs(t *testing.T, n int) *cuda.API {
 var fakeFolder sync.Once
 
 // fakeLibraries is the folder of the fake driver and the fake NCCL. They are built once: a process can have one driver only.
-func fakeLibraries(t *testing.T) string {
+func fakeLibraries(t testing.TB) string {
 	t.Helper()
 	dir := filepath.Join(bin, "fakegpu")
 	require.Tool(t, "cc")

@@ -3,6 +3,7 @@ package rank
 import (
 	"errors"
 	"fmt"
+	"sync/atomic"
 
 	"github.com/weir-project/weir/core/collective"
 	"github.com/weir-project/weir/core/dispatch"
@@ -105,6 +106,9 @@ func (g *Group) runDevice(class collective.Class, dst, src uintptr, bytes int64,
 	g.board.End(g.rank, number)
 	return nil
 }
+
+// inCall reports whether a call is in progress.
+func (g *Group) inCall() bool { return atomic.LoadUint64(&g.busy) == inCall }
 
 // find is the entry that serves a byte count; nil if none does.
 func (g *Group) find(t *table, bytes int64) *entry {

@@ -35,7 +35,7 @@ func (d *decider) prepareLibrary(m *rankv1.Instance, p *plan.Library) error {
 		if err := g.session.messages(); err != nil {
 			return err
 		}
-		l, offer, err := exec.OpenLibrary(p, g.session.gpu.device, g.facts, g.rank)
+		l, offer, err := exec.OpenLibrary(p, g.session.gpu.device, g.facts, g.rank, g.inCall)
 		if err != nil {
 			return err
 		}

@@ -64,6 +64,20 @@ func (d *direct) call(dst, src cuda.Pointer, n int) error {
 	return nil
 }
 
+// asking is a call with the two questions to the driver that Weir asks: the thread's context, and whether the stream is
+// being captured.
+func (d *direct) asking(p *ondevice.Program, n int) func() error {
+	lane := p.NewLane(p.Context)
+	return func() error {
+		d.api.FillAllReduce(lane.Target(), uintptr(p.Src), uintptr(p.Dst), int64(n), nccl.TypeOf(collective.Float32), nccl.OpOf(collective.Sum), d.comm, uintptr(d.stream))
+		_, result, err := lane.Run(d.stream)
+		if result != 0 {
+			return d.api.AllReduceFailed(result)
+		}
+		return err
+	}
+}
+
 // directNodes are the kinds of the nodes that two captured calls of the library become.
 func directNodes(s *rank.Session, p *ondevice.Program, n int) ([]int, error) {
 	d, err := openDirect(s, p)

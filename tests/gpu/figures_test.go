@@ -140,6 +140,7 @@ func enqueue(s *rank.Session, p *ondevice.Program, n int) error {
 	return measure(fmt.Sprintf("enqueue %d B", 4*n), p, func() error { return g.Barrier(context.Background()) },
 		c,
 		goLoop("Go", func() error { return d.call(p.Dst, p.Src, n) }),
+		goLoop("with questions", d.asking(p, n)),
 		goLoop("Weir", func() error { return p.Sum(g, p.Dst, p.Src, n) }))
 }
 

@@ -22,7 +22,7 @@ type DeviceCall struct {
 }
 
 // Library is one rank's communicator of a library with the NCCL ABI, which all the group's calls that the library serves
-// share. It takes one call at a time.
+// share. It takes one call at a time, which its group sees to.
 type Library struct {
 	api    *nccl.API
 	device *device.Device
@@ -33,8 +33,8 @@ type Library struct {
 	comm      nccl.Comm
 	lane      *cuda.Lane
 
-	inside uint32      // a call is inside the library
-	over   atomic.Bool // no call may begin any more
+	busy   func() bool // the group is in a call, perhaps inside the library
+	over   atomic.Bool // no call may begin any more; read by calls after the group is busy, written before busy is asked
 	pins   pins
 	ending sync.Once
 	ended  chan struct{} // closed when the library has given the communicator up
@@ -47,8 +47,6 @@ var ErrOver = errors.New("the communicator has been given up")
 // being captured it does nothing and says so: make the call with RunCaptured then. It takes no lock and allocates
 // nothing.
 func (l *Library) Run(c DeviceCall) (captured bool, err error) {
-	atomic.StoreUint32(&l.inside, 1)
-	defer atomic.StoreUint32(&l.inside, 0)
 	if l.over.Load() {
 		return false, ErrOver
 	}
@@ -69,8 +67,6 @@ func (l *Library) Run(c DeviceCall) (captured bool, err error) {
 // RunCaptured makes a call that becomes part of the graph that the stream is captured into. The communicator stays until
 // that graph, and all that was instantiated from it, are destroyed.
 func (l *Library) RunCaptured(c DeviceCall) error {
-	atomic.StoreUint32(&l.inside, 1)
-	defer atomic.StoreUint32(&l.inside, 0)
 	if l.over.Load() {
 		return ErrOver
 	}
@@ -115,7 +111,7 @@ func (l *Library) end(how func(nccl.Comm) error) {
 		go func() {
 			defer close(l.ended)
 			// A call inside the library at the end of the wait is one that hangs; aborting is what may free it.
-			for end := time.Now().Add(leavePatience); atomic.LoadUint32(&l.inside) != 0 && time.Now().Before(end); {
+			for end := time.Now().Add(leavePatience); l.busy() && time.Now().Before(end); {
 				time.Sleep(100 * time.Microsecond)
 			}
 			if l.comm == 0 {

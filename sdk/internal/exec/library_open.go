@@ -36,7 +36,7 @@ func fault(code backend.Code, format string, args ...any) error {
 
 // OpenLibrary loads the plan's library, or takes the copy that is in the process already. It returns what Connect of every
 // rank needs.
-func OpenLibrary(p *plan.Library, d *device.Device, g collective.Group, rank int) (*Library, []byte, error) {
+func OpenLibrary(p *plan.Library, d *device.Device, g collective.Group, rank int, busy func() bool) (*Library, []byte, error) {
 	path, err := choose(p)
 	if err != nil {
 		return nil, nil, err
@@ -56,7 +56,7 @@ func OpenLibrary(p *plan.Library, d *device.Device, g collective.Group, rank int
 	if version != p.Version {
 		return nil, nil, fault(backend.Version, "%s is version %s, the plan is for %s", path, version, p.Version)
 	}
-	l := &Library{api: api, device: d, rank: rank, world: g.WorldSize(), lane: d.API.NewLane(d.Context), ended: make(chan struct{}), symmetric: p.Variant == "nccl-symm"}
+	l := &Library{api: api, device: d, rank: rank, world: g.WorldSize(), lane: d.API.NewLane(d.Context), ended: make(chan struct{}), busy: busy, symmetric: p.Variant == "nccl-symm"}
 	if err := arrange(p, g, rank); err != nil {
 		return nil, nil, err
 	}
