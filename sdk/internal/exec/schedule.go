@@ -56,8 +56,7 @@ type Schedule struct {
 	failed   error  // of an earlier call
 	windows  *windows
 	rank     int
-	slotless bool
-	past     bool // slots are written past the caches: see Tune
+	past     bool // what peers read is written past the caches: see Tune
 	holds    bool // a reduce reads the caller's buffers, so srcs must not keep them
 
 	class     collective.Class // of the last call, if known, and what follows from it
@@ -107,7 +106,6 @@ func NewSchedule(s *plan.Schedule, rank int, shared []byte, w Watch) (*Schedule,
 		x.small = compile(s, rank, base, func(rank, slot, buffer int) int64 { return smallOffset(s, rank, slot, buffer) })
 	}
 	x.rank, x.windows = rank, newWindows(s, base)
-	x.slotless = slotless(s.Programs[rank])
 	x.srcs = make([]unsafe.Pointer, mostSources(s.Programs[rank]))
 	x.holds = slices.ContainsFunc(s.Programs[rank], func(t plan.Step) bool {
 		return (t.Kind == plan.Reduce || t.Final) && slices.ContainsFunc(t.Srcs, func(p plan.Place) bool { return p.Where != plan.Slot })
@@ -243,7 +241,7 @@ func (s *Schedule) move(in *instr, offset, bytes int64) {
 	}
 	if in.kind == plan.Copy && divide == 1 {
 		if src := s.address(in.srcs[0], offset, lo); src != dst {
-			if s.pastCaches(in.dst.where, n) {
+			if s.pastCaches(in, n) {
 				reduce.CopyStream(dst, src, int(n))
 			} else {
 				reduce.Copy(dst, src, int(n))
@@ -256,15 +254,15 @@ func (s *Schedule) move(in *instr, offset, bytes int64) {
 		srcs[i] = s.address(o, offset, lo)
 	}
 	kernel := s.kernel
-	if s.pastCaches(in.dst.where, n) {
+	if s.pastCaches(in, n) {
 		kernel = s.streaming
 	}
 	kernel(dst, srcs, int(n/s.size), divide)
 }
 
 // pastCaches reports whether a step writes so many bytes past the caches.
-func (s *Schedule) pastCaches(where plan.Where, n int64) bool {
-	if where == plan.Slot {
+func (s *Schedule) pastCaches(in *instr, n int64) bool {
+	if in.forPeers {
 		return s.past && n >= pastFrom
 	}
 	return s.stream

@@ -19,6 +19,7 @@ func TestTuneBytes(t *testing.T) {
 		{[]backend.Range{{Min: 1, Max: 8191}}, 8188},
 		{[]backend.Range{{Min: 1, Max: 4095}}, 0},
 		{[]backend.Range{{Min: 1 << 20, Max: backend.NoLimit}}, 0},
+		{[]backend.Range{{Min: 100_001, Max: backend.NoLimit}}, 100_004},
 		{[]backend.Range{{Min: 1, Max: backend.NoLimit, Multiple: 48}}, 65472},
 		{[]backend.Range{{Min: 1, Max: 5000}, {Min: 6000, Max: 7000}}, 7000},
 	} {
@@ -36,7 +37,7 @@ func TestTune(t *testing.T) {
 			g.must(t, func(rank int, x *Schedule) error {
 				x.watch.Yield = false
 				c := class(collective.BFloat16, collective.Sum)
-				if err := x.Tune(c, 20<<10); err != nil {
+				if err := x.Tune(c, 20<<10, nil); err != nil {
 					return err
 				}
 				if differ {
@@ -53,7 +54,7 @@ func TestTuneIsSkipped(t *testing.T) {
 	g := newTeam(t, allreduce.TwoShot(2, 32<<10), Watch{})
 	x := g.ranks[0]
 	x.watch.Yield = true
-	if err := x.Tune(class(collective.Float32, collective.Sum), 20<<10); err != nil || x.next != 1 {
+	if err := x.Tune(class(collective.Float32, collective.Sum), 20<<10, nil); err != nil || x.next != 1 {
 		t.Errorf("%v, next tile is number %d", err, x.next)
 	}
 }
