@@ -70,7 +70,11 @@ func (c *checker) ranks(q Requirements) {
 	if n := g.WorldSize(); len(q.WorldSizes) > 0 && !inSpans(q.WorldSizes, n) {
 		c.no(WorldSize, strconv.Itoa(n), spans(q.WorldSizes))
 	}
-	if n := g.Hosts(); q.Scope != AnyScope && n > 1 {
+	switch n := g.Hosts(); {
+	case n < 2 || q.Scope == AnyScope:
+	case q.Scope == OneFabric:
+		c.dunno(fmt.Sprintf("NVLink fabric of %d hosts", n), "one fabric (the same cluster and clique id)")
+	default:
 		c.no(MultiHost, fmt.Sprintf("%d hosts", n), "one host")
 	}
 	// Buffers begin at a multiple of what the group promises and always at a multiple of the element.
@@ -99,9 +103,11 @@ func (c *checker) ranks(q Requirements) {
 
 // devices checks what only GPUs have.
 func (c *checker) devices(q Requirements) {
-	c.links(q.Links, LinkNotFull)
+	if c.Group.WorldSize() >= q.LinksFrom {
+		c.links(q.Links, LinkNotFull, q.LinksFrom)
+	}
 	if q.Scope == OneClique {
-		c.links([]topology.Class{topology.NVLink}, ScopeCode)
+		c.links([]topology.Class{topology.NVLink}, ScopeCode, 0)
 	}
 	c.p2p(q)
 	if q.Multicast {
@@ -113,6 +119,9 @@ func (c *checker) devices(q Requirements) {
 		}
 	}
 	for rank, r := range c.Group.Ranks {
+		if len(q.Vendors) > 0 {
+			c.vendor(q.Vendors, rank, r)
+		}
 		if len(q.Capabilities) > 0 {
 			c.capability(q.Capabilities, rank, r)
 		}
@@ -127,27 +136,49 @@ func (c *checker) devices(q Requirements) {
 	}
 }
 
-func (c *checker) links(allowed []topology.Class, code Code) {
+// links checks the link of every pair; from is the number of ranks that the rule begins at, for the reason's words.
+func (c *checker) links(allowed []topology.Class, code Code, from int) {
 	if len(allowed) == 0 {
 		return
 	}
-	required := strings.Join(lo.Map(allowed, func(l topology.Class, _ int) string { return string(l) }), " or ") + " on every pair"
+	required := strings.Join(lo.Map(allowed, func(l topology.Class, _ int) string { return l.Words() }), " or ") + " on every pair"
+	if from > 2 {
+		required += fmt.Sprintf(" of %d or more ranks", from)
+	}
 	var worst *topology.Link
+	var pairs []string
 	unknown := false
-	for l := range topology.Pairs(c.Group.Links, c.Group.WorldSize()) {
-		switch {
-		case slices.Contains(allowed, l.Class):
-		case l.Class == topology.Unknown:
-			unknown = true
-		case worst == nil || l.Slower(*worst):
-			worst = &l
+	for a := range c.Group.WorldSize() {
+		for b := range a {
+			for _, l := range []topology.Link{topology.At(c.Group.Links, b, a), topology.At(c.Group.Links, a, b)} {
+				switch {
+				case slices.Contains(allowed, l.Class):
+					continue
+				case l.Class == topology.Unknown:
+					unknown = true
+					continue
+				case worst == nil || l.Slower(*worst):
+					worst = &l
+				}
+				pairs = append(pairs, fmt.Sprintf("%d-%d", b, a))
+			}
 		}
 	}
 	if worst != nil {
-		c.no(code, worst.String(), required)
+		c.unmet = append(c.unmet, Reason{Code: code, Observed: worst.String(), Required: required, Rank: AnyRank, Text: few(lo.Uniq(pairs))})
 	} else if unknown {
 		c.dunno("link of a pair", required)
 	}
+}
+
+// few names some pairs of ranks.
+func few(pairs []string) string {
+	const shown = 4
+	s := "ranks " + strings.Join(pairs[:min(shown, len(pairs))], ", ")
+	if more := len(pairs) - shown; more > 0 {
+		s += fmt.Sprintf(" and %d more pairs", more)
+	}
+	return s
 }
 
 var evidence = map[topology.P2P]int{topology.P2PNone: 1, topology.P2PReported: 2, topology.P2PVerified: 3}
@@ -155,6 +186,8 @@ var evidence = map[topology.P2P]int{topology.P2PNone: 1, topology.P2PReported: 2
 func (c *checker) p2p(q Requirements) {
 	need, have := evidence[q.P2P], evidence[c.Group.P2P]
 	switch {
+	case q.P2P == P2PAssumed && c.Group.P2P == topology.P2PNone && c.Group.WorldSize() > 1:
+		c.no(P2PUnreported, string(c.Group.P2P), "peer-to-peer access, which it assumes")
 	case need <= 1 || have >= need || c.Group.WorldSize() < 2:
 	case have == 0:
 		c.dunno("peer-to-peer access", string(q.P2P))
@@ -162,6 +195,18 @@ func (c *checker) p2p(q Requirements) {
 		c.no(P2PUnreported, string(c.Group.P2P), string(q.P2P))
 	default: // the driver reports it, but nobody has proved it
 		c.dunno("peer-to-peer access reported, proof", string(q.P2P))
+	}
+}
+
+func (c *checker) vendor(wanted []string, rank int, r collective.Rank) {
+	required := strings.Join(wanted, " or ")
+	switch {
+	case r.Device == nil:
+		c.noRank(Platform, rank, "no GPU", "a GPU of "+required)
+	case r.Device.Vendor == "":
+		c.dunno(fmt.Sprintf("vendor of the GPU of rank %d", rank), required)
+	case !slices.Contains(wanted, r.Device.Vendor):
+		c.noRank(Platform, rank, r.Device.Vendor, required)
 	}
 }
 

@@ -23,12 +23,15 @@ func (c *checker) windows(q Requirements) []Range {
 	byWorld := lo.Filter(byArch, func(w Window, _ int) bool {
 		return w.WorldSizes == Span{} || w.WorldSizes.Contains(c.Group.WorldSize())
 	})
-	byMode := lo.Filter(byWorld, func(w Window, _ int) bool { return w.Mode == "" || string(w.Mode) == c.Class.Mode() })
+	byType := lo.Filter(byWorld, func(w Window, _ int) bool { return w.DataType == nil || *w.DataType == c.Class.DataType })
+	byMode := lo.Filter(byType, func(w Window, _ int) bool { return w.Mode == "" || string(w.Mode) == c.Class.Mode() })
 	switch {
 	case len(byArch) == 0:
 		c.noWindowForArch()
 	case len(byWorld) == 0:
 		c.no(WorldSize, strconv.Itoa(c.Group.WorldSize()), "one with a byte window")
+	case len(byType) == 0:
+		c.no(DType, c.Class.DataType.String(), "one with a byte window")
 	case len(byMode) == 0:
 		c.no(CaptureState, c.Class.Mode(), "a mode with a byte window")
 	}

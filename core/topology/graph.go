@@ -11,7 +11,8 @@ type Device struct {
 	UUID        string // "" if not known
 	PCIBusID    string // such as "0000:17:00.0"; "" if not known
 	Name        string
-	Capability  string // CUDA compute capability such as "9.0"; "" if not known
+	Vendor      string // "nvidia", "amd" or "huawei"; "" if not known
+	Capability  string // CUDA compute capability such as "9.0", or AMD's architecture such as "gfx942"; "" if not known
 	NUMA        string // NUMA node as printed by its source; "" if absent
 	CPUAffinity string // CPUs near it, as printed by its source; "" if absent
 }
