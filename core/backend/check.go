@@ -2,6 +2,7 @@ package backend
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -217,7 +218,7 @@ func (c *checker) capability(wanted []string, rank int, r collective.Rank) {
 		c.noRank(Arch, rank, "no GPU", required)
 	case r.Device.Capability == "":
 		c.dunno(fmt.Sprintf("compute capability of rank %d", rank), required)
-	case !lo.SomeBy(wanted, func(w string) bool { return matchesCapability(w, r.Device.Capability) }):
+	case !HasCapability(wanted, r.Device.Capability):
 		c.noRank(Arch, rank, r.Device.Capability, required)
 	}
 }
@@ -248,6 +249,9 @@ func spans(all []Span) string {
 	return strings.Join(lo.Map(all, func(s Span, _ int) string {
 		if s.Min == s.Max {
 			return strconv.Itoa(s.Min)
+		}
+		if s.Max >= math.MaxInt32 {
+			return fmt.Sprintf("%d or more", s.Min)
 		}
 		return fmt.Sprintf("%d to %d", s.Min, s.Max)
 	}), ", ")

@@ -2,6 +2,7 @@ package backend_test
 
 import (
 	"fmt"
+	"math"
 	"reflect"
 	"slices"
 	"strings"
@@ -98,6 +99,7 @@ var checkCases = []struct {
 }{
 	{"WorldSizes", "met", backend.Requirements{WorldSizes: []backend.Span{{2, 4}, {8, 8}}}, gpus(8), ""},
 	{"WorldSizes", "between spans", backend.Requirements{WorldSizes: []backend.Span{{2, 4}, {8, 8}}}, gpus(5), "decline; WORLD_SIZE: 5, needs 2 to 4, 8"},
+	{"WorldSizes", "no largest", backend.Requirements{WorldSizes: []backend.Span{{Min: 9, Max: math.MaxInt32}}}, gpus(8), "decline; WORLD_SIZE: 8, needs 9 or more"},
 	{"WorldSizes", "exactly", backend.Requirements{WorldSizes: backend.Exactly(2, 4)}, gpus(3), "decline; WORLD_SIZE: 3, needs 2, 4"},
 	{"Memories", "met", backend.Requirements{Memories: []collective.Memory{collective.CUDA}}, gpus(2), ""},
 	{"Memories", "unmet", backend.Requirements{Memories: []collective.Memory{collective.CUDA}}, gpus(2, onHost), "decline; MEMORY: host, needs cuda"},

@@ -28,6 +28,11 @@ func number(s string) uint64 {
 	return n
 }
 
+// HasCapability reports whether a capability is one of those that Requirements.Capabilities spells.
+func HasCapability(wanted []string, have string) bool {
+	return lo.SomeBy(wanted, func(w string) bool { return matchesCapability(w, have) })
+}
+
 // matchesCapability compares with a capability as Requirements spells it. What is not a number, such as "gfx942", only
 // matches itself.
 func matchesCapability(wanted, have string) bool {

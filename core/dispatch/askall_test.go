@@ -55,20 +55,28 @@ func TestGates(t *testing.T) {
 		{"none", nil, backend.Requirements{}, "accept all sizes"},
 		{"off", []backend.Reason{off}, backend.Requirements{}, "decline; DISABLED_BY_USER: off by default, needs --enable-fast"},
 		{
-			"off, and unmet", []backend.Reason{off}, backend.Requirements{WorldSizes: backend.Exactly(8)},
+			"off, and unmet",
+			[]backend.Reason{off},
+			backend.Requirements{WorldSizes: backend.Exactly(8)},
 			"decline; DISABLED_BY_USER: off by default, needs --enable-fast; WORLD_SIZE: 4, needs 8",
 		},
 		{"unknown", []backend.Reason{model}, backend.Requirements{}, "unknown; PROBE_UNAVAILABLE: model unknown, needs one of its list"},
 		{
-			"unknown twice", []backend.Reason{model}, backend.Requirements{Platforms: []string{"x"}},
+			"unknown twice",
+			[]backend.Reason{model},
+			backend.Requirements{Platforms: []string{"x"}},
 			"unknown; PROBE_UNAVAILABLE: model unknown, needs one of its list; PROBE_UNAVAILABLE: platform unknown, needs x",
 		},
 		{
-			"unknown, and unmet", []backend.Reason{model}, backend.Requirements{WorldSizes: backend.Exactly(8)},
+			"unknown, and unmet",
+			[]backend.Reason{model},
+			backend.Requirements{WorldSizes: backend.Exactly(8)},
 			"decline; PROBE_UNAVAILABLE: model unknown, needs one of its list; WORLD_SIZE: 4, needs 8",
 		},
 		{
-			"off, and unknown", []backend.Reason{off}, backend.Requirements{Platforms: []string{"x"}},
+			"off, and unknown",
+			[]backend.Reason{off},
+			backend.Requirements{Platforms: []string{"x"}},
 			"decline; DISABLED_BY_USER: off by default, needs --enable-fast; PROBE_UNAVAILABLE: platform unknown, needs x",
 		},
 	} {
