@@ -17,6 +17,17 @@ import (
 // The verdict is Accept with the byte ranges left, Decline if a requirement is known to be unmet, and Unknown if only
 // facts that could not be established stand in the way.
 func (q Requirements) Check(req Request) Verdict {
+	c := q.check(req)
+	switch {
+	case len(c.unmet) > 0:
+		return Declined(c.unmet...)
+	case len(c.unknown) > 0:
+		return Verdict{Kind: Unknown, Reasons: c.unknown}
+	}
+	return Accepted(c.ranges...)
+}
+
+func (q Requirements) check(req Request) checker {
 	c := checker{Request: req}
 	c.call(q)
 	c.ranks(q)
@@ -24,19 +35,14 @@ func (q Requirements) Check(req Request) Verdict {
 		c.devices(q)
 	}
 	c.libraries(q)
-	ranges := c.windows(q)
-	switch {
-	case len(c.unmet) > 0:
-		return Declined(c.unmet...)
-	case len(c.unknown) > 0:
-		return Verdict{Kind: Unknown, Reasons: c.unknown}
-	}
-	return Accepted(ranges...)
+	c.ranges = c.windows(q)
+	return c
 }
 
 type checker struct {
 	Request
 	unmet, unknown []Reason
+	ranges         []Range
 }
 
 func (c *checker) no(code Code, observed, required string) {

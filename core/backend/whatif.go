@@ -1,0 +1,308 @@
+package backend
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/samber/lo"
+
+	"github.com/weir-project/weir/core/collective"
+	"github.com/weir-project/weir/core/topology"
+)
+
+// WouldAccept says what would have to be different for the requirements to accept a request that they do not: phrases
+// that complete "would accept if", all of which are needed together. It is empty if they accept, and if no change of
+// the facts helps. What it says is tried: the requirements accept the request so changed.
+func (q Requirements) WouldAccept(req Request) []string {
+	v := q.Check(req)
+	if v.Kind == Accept {
+		return nil
+	}
+	changed := copyRequest(req)
+	var phrases []string
+	for _, try := range []func(Requirements, *Request) string{
+		changeMemory, changeCall, changePlatform, changeHosts, changeLinks, changeP2P, changeMulticast, changeDevices, changeLibraries, changePromises,
+	} {
+		if phrase := try(q, &changed); phrase != "" {
+			phrases = append(phrases, phrase)
+		}
+	}
+	if phrase := changeRanks(q, &changed); phrase != "" {
+		phrases = append(phrases, phrase)
+	}
+	if q.Check(changed).Kind != Accept {
+		return nil
+	}
+	return phrases
+}
+
+// lacks reports whether a reason with one of the codes stands in the way, or one that is unknown about the words.
+func lacks(q Requirements, req *Request, unknown string, codes ...Code) bool {
+	return slices.ContainsFunc(q.reasons(*req), func(r Reason) bool {
+		return slices.Contains(codes, r.Code) || unknown != "" && r.Code == ProbeUnavailable && strings.HasPrefix(r.Observed, unknown)
+	})
+}
+
+func changeMemory(q Requirements, req *Request) string {
+	if !lacks(q, req, "", MemoryKind) {
+		return ""
+	}
+	req.Class.Memory = q.Memories[0]
+	if req.Class.Memory == collective.Host {
+		req.Class.Captured = false
+	}
+	return fmt.Sprintf("the buffers were in %s memory", list(q.Memories))
+}
+
+func changeCall(q Requirements, req *Request) string {
+	var all []string
+	if lacks(q, req, "", OpCode) {
+		req.Class.Op = q.Ops[0]
+		all = append(all, "the op were "+orList(q.Ops))
+	}
+	if lacks(q, req, "", CaptureState) {
+		req.Class.Captured = !req.Class.Captured
+		all = append(all, "the calls were "+req.Class.Mode())
+	}
+	if lacks(q, req, "", DType) {
+		types := lo.Filter(collective.DataTypes(), func(d collective.DataType, _ int) bool {
+			trial := copyRequest(*req)
+			trial.Class.DataType = d
+			return !lacks(q, &trial, "", DType)
+		})
+		if len(types) > 0 {
+			req.Class.DataType = types[0]
+			all = append(all, "the type were "+orList(types))
+		}
+	}
+	return strings.Join(all, " and ")
+}
+
+func changePlatform(q Requirements, req *Request) string {
+	var all []string
+	if lacks(q, req, "platform", Platform) && len(q.Platforms) > 0 && !slices.Contains(q.Platforms, req.Group.Platform) {
+		req.Group.Platform = q.Platforms[0]
+		all = append(all, "the platform were "+orList(q.Platforms))
+	}
+	if len(q.Vendors) > 0 && lacks(q, req, "vendor", Platform) {
+		eachDevice(req, func(d *topology.Device) { d.Vendor = q.Vendors[0] })
+		all = append(all, "the GPUs were of "+orList(q.Vendors))
+	}
+	return strings.Join(all, " and ")
+}
+
+func changeHosts(q Requirements, req *Request) string {
+	if !lacks(q, req, "NVLink fabric", MultiHost) {
+		return ""
+	}
+	phrase := "all ranks were on one host"
+	if q.Scope == OneFabric {
+		phrase += " (or, if that were established, in one NVLink fabric)"
+	}
+	for i := range req.Group.Ranks {
+		req.Group.Ranks[i].Host = ""
+	}
+	return phrase
+}
+
+func changeLinks(q Requirements, req *Request) string {
+	if !lacks(q, req, "link of a pair", LinkNotFull, ScopeCode) {
+		return ""
+	}
+	allowed := q.Links
+	if q.Scope == OneClique {
+		allowed = []topology.Class{topology.NVLink}
+	}
+	n := req.Group.WorldSize()
+	req.Group.Links = make([][]topology.Link, n)
+	for a := range n {
+		req.Group.Links[a] = make([]topology.Link, n)
+		for b := range n {
+			if a != b {
+				req.Group.Links[a][b] = topology.Link{Class: allowed[0]}
+			}
+		}
+	}
+	return "every pair were linked by " + orList(lo.Map(allowed, func(c topology.Class, _ int) string { return c.Words() }))
+}
+
+func changeP2P(q Requirements, req *Request) string {
+	if !lacks(q, req, "peer-to-peer", P2PUnreported, P2PVerifyFailed) {
+		return ""
+	}
+	if q.P2P == P2PAssumed {
+		req.Group.P2P = topology.P2PReported
+		return "there were peer-to-peer access"
+	}
+	req.Group.P2P = q.P2P
+	return fmt.Sprintf("P2P were %s", q.P2P)
+}
+
+func changeMulticast(q Requirements, req *Request) string {
+	if !lacks(q, req, "multicast", NoMulticast) {
+		return ""
+	}
+	req.Group.Multicast = topology.Yes
+	return "there were NVLink multicast"
+}
+
+func changeDevices(q Requirements, req *Request) string {
+	var all []string
+	if lacks(q, req, "compute capability", Arch) {
+		wanted := q.Capabilities
+		if len(wanted) == 0 {
+			wanted = lo.Uniq(lo.FilterMap(q.Windows, func(w Window, _ int) (string, bool) { return w.Capability, w.Capability != "" }))
+		}
+		if len(wanted) > 0 {
+			eachDevice(req, func(d *topology.Device) { d.Capability = example(wanted[0]) })
+			all = append(all, "the compute capability were "+orList(wanted))
+		}
+	}
+	if q.Driver != "" && lacks(q, req, "driver", Version) {
+		for i := range req.Group.Ranks {
+			req.Group.Ranks[i].Driver = q.Driver
+		}
+		all = append(all, "the driver were "+q.Driver+" or newer")
+	}
+	return strings.Join(all, " and ")
+}
+
+func changeLibraries(q Requirements, req *Request) string {
+	phrases := lo.Map(q.Libraries, func(l collective.Library, _ int) string {
+		return strings.TrimSpace(fmt.Sprintf("the ranks loaded %s %s", l.Name, l.Version)) + lo.Ternary(l.Version == "", "", " or newer")
+	})
+	before := len(q.reasons(*req))
+	for i := range req.Group.Ranks {
+		req.Group.Ranks[i].Libraries = q.Libraries
+	}
+	if len(q.reasons(*req)) == before {
+		return ""
+	}
+	return strings.Join(phrases, " and ")
+}
+
+func changePromises(q Requirements, req *Request) string {
+	var all []string
+	if lacks(q, req, "", Alignment) && q.Alignment > 1 {
+		req.Group.Alignment = q.Alignment
+		all = append(all, fmt.Sprintf("the group promised buffers aligned to %d B", q.Alignment))
+	}
+	if lacks(q, req, "", InPlace) {
+		req.Group.Placement = q.Placement
+		all = append(all, fmt.Sprintf("the group promised %s calls only", q.Placement))
+	}
+	if lacks(q, req, "", InFlight) {
+		req.Group.InFlight = q.InFlight
+		all = append(all, fmt.Sprintf("at most %d calls were in flight", q.InFlight))
+	}
+	if lacks(q, req, "", Determinism) {
+		req.Group.Deterministic = false
+		all = append(all, "the group did not ask for the same bits in every run")
+	}
+	return strings.Join(all, " and ")
+}
+
+// changeRanks comes last: with the rest changed, it tries which numbers of ranks would do.
+func changeRanks(q Requirements, req *Request) string {
+	if !lacks(q, req, "", WorldSize) {
+		return ""
+	}
+	const most = 64
+	var fits []int
+	for n := 1; n <= most; n++ {
+		if trial := resized(*req, n); q.Check(trial).Kind == Accept {
+			fits = append(fits, n)
+		}
+	}
+	if len(fits) == 0 {
+		return ""
+	}
+	*req = resized(*req, fits[0])
+	return "the group had " + orList(runs(fits, most)) + " ranks"
+}
+
+// runs writes ascending numbers as "2", "4 to 8", "9 or more".
+func runs(n []int, most int) []string {
+	var all []string
+	for i := 0; i < len(n); {
+		j := i
+		for j+1 < len(n) && n[j+1] == n[j]+1 {
+			j++
+		}
+		switch {
+		case n[j] == most && j > i:
+			all = append(all, fmt.Sprintf("%d or more", n[i]))
+		case j-i > 1:
+			all = append(all, fmt.Sprintf("%d to %d", n[i], n[j]))
+		default:
+			for _, v := range n[i : j+1] {
+				all = append(all, fmt.Sprint(v))
+			}
+		}
+		i = j + 1
+	}
+	return all
+}
+
+// resized is the request for n ranks like those of the group, linked as the first two are.
+func resized(req Request, n int) Request {
+	r := copyRequest(req)
+	old := req.Group
+	r.Group.Ranks = make([]collective.Rank, n)
+	r.Group.Links = make([][]topology.Link, n)
+	for a := range n {
+		r.Group.Ranks[a] = old.Ranks[a%old.WorldSize()]
+		r.Group.Links[a] = make([]topology.Link, n)
+		for b := range n {
+			if a != b {
+				r.Group.Links[a][b] = topology.At(old.Links, a, b)
+			}
+			if a != b && (a >= old.WorldSize() || b >= old.WorldSize()) {
+				r.Group.Links[a][b] = topology.At(old.Links, 0, 1)
+			}
+		}
+	}
+	return r
+}
+
+// reasons are those of Check, unknown or unmet.
+func (q Requirements) reasons(req Request) []Reason {
+	c := q.check(req)
+	return append(slices.Clone(c.unmet), c.unknown...)
+}
+
+func copyRequest(req Request) Request {
+	req.Group.Ranks = slices.Clone(req.Group.Ranks)
+	for i, r := range req.Group.Ranks {
+		if r.Device != nil {
+			d := *r.Device
+			req.Group.Ranks[i].Device = &d
+		}
+	}
+	return req
+}
+
+// eachDevice changes every rank's GPU; a rank without one gets one.
+func eachDevice(req *Request, change func(*topology.Device)) {
+	for i := range req.Group.Ranks {
+		if req.Group.Ranks[i].Device == nil {
+			req.Group.Ranks[i].Device = &topology.Device{Index: i}
+		}
+		change(req.Group.Ranks[i].Device)
+	}
+}
+
+// example is a capability that matches one as Requirements spells it.
+func example(wanted string) string {
+	return strings.Replace(strings.TrimRight(wanted, "+-"), ".x", ".0", 1)
+}
+
+// orList writes "a", "a or b", "a, b or c".
+func orList[T any](all []T) string {
+	words := lo.Map(all, func(v T, _ int) string { return fmt.Sprint(v) })
+	if len(words) < 2 {
+		return strings.Join(words, "")
+	}
+	return strings.Join(words[:len(words)-1], ", ") + " or " + words[len(words)-1]
+}
