@@ -62,7 +62,7 @@ func TestWorstAndFullNVLink(t *testing.T) {
 	}
 }
 
-var byspeed = []string{"NV18", "NV4", "NV1", "NV", "XGMI", "HCCS", "HOST", "PIX", "PXB", "PHB", "NODE", "SYS", "unknown"}
+var byspeed = []string{"NV18", "NV4", "NV1", "NV", "XGMI", "HCCS", "HOST", "PIX", "PXB", "PHB", "NODE", "SYS", "PCIE", "unknown"}
 
 func TestSlowerIsTheDocumentedOrder(t *testing.T) {
 	for i, a := range byspeed {
