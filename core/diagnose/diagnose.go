@@ -154,7 +154,7 @@ func partialNVLink(s Subject) []Finding {
 	if err != nil {
 		return nil
 	}
-	sets := Cliques(sub.Links)
+	sets := topology.Groups(sub.Links, topology.NVLink)
 	if len(sets) == 0 {
 		return nil
 	}

@@ -112,30 +112,3 @@ func multicast(s Subject) []Finding {
 			"computing switches multicast off. Where it is broken (CUDA error 401 when NVLS memory is bound), NCCL_NVLS_ENABLE=0 works",
 	}}
 }
-
-// Cliques are the sets of two or more that are linked pairwise by NVLink, each grown from its lowest member that is in
-// no set before it.
-func Cliques(links [][]topology.Link) [][]int {
-	var sets [][]int
-	taken := map[int]bool{}
-	for a := range links {
-		if taken[a] {
-			continue
-		}
-		set := []int{a}
-		for b := a + 1; b < len(links); b++ {
-			if !taken[b] && lo.EveryBy(set, func(m int) bool {
-				return topology.At(links, m, b).Class == topology.NVLink && topology.At(links, b, m).Class == topology.NVLink
-			}) {
-				set = append(set, b)
-			}
-		}
-		if len(set) > 1 {
-			sets = append(sets, set)
-			for _, m := range set {
-				taken[m] = true
-			}
-		}
-	}
-	return sets
-}

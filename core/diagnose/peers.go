@@ -97,7 +97,7 @@ func ncclMayHang() Finding {
 // PCIe reports whether a path crosses PCIe.
 func PCIe(c topology.Class) bool {
 	switch c {
-	case topology.PIX, topology.PXB, topology.PHB, topology.NODE, topology.SYS, "PCIE":
+	case topology.PIX, topology.PXB, topology.PHB, topology.NODE, topology.SYS, topology.PCIe:
 		return true
 	}
 	return false

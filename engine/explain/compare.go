@@ -52,7 +52,7 @@ func choicesAt(t *dispatch.Table, bytes int64) []dispatch.Choice {
 func (c Comparison) Text(w io.Writer) error {
 	var b strings.Builder
 	first := c[0]
-	first.Profile = "weir" // the facts are the same for all
+	first.Profile = "" // the facts are the same for all
 	first.facts(&b)
 	b.WriteByte('\n')
 	t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)

@@ -44,12 +44,12 @@ func (s Span) name() string {
 	case len(s.Sizes) > 3:
 		asked = fmt.Sprintf("%s to %s", first, last)
 		if first.Tokens > 0 {
-			asked = fmt.Sprintf("%d to %d tokens, %s to %s", first.Tokens, last.Tokens, backend.Size(first.Bytes), backend.Size(last.Bytes))
+			asked = fmt.Sprintf("%s to %s (%d to %d tokens)", backend.Size(first.Bytes), backend.Size(last.Bytes), first.Tokens, last.Tokens)
 		}
 	default:
 		asked = strings.Join(lo.Map(s.Sizes, func(n Size, _ int) string { return n.String() }), ", ")
 	}
-	return fmt.Sprintf("%s (asked: %s)", s.Range, asked)
+	return fmt.Sprintf("%s, asked %s", s.Range, asked)
 }
 
 func (s Size) String() string {
@@ -57,9 +57,9 @@ func (s Size) String() string {
 	case 0:
 		return backend.Size(s.Bytes)
 	case 1:
-		return "1 token, " + backend.Size(s.Bytes)
+		return backend.Size(s.Bytes) + " (1 token)"
 	}
-	return fmt.Sprintf("%d tokens, %s", s.Tokens, backend.Size(s.Bytes))
+	return fmt.Sprintf("%s (%d tokens)", backend.Size(s.Bytes), s.Tokens)
 }
 
 // Chosen names who serves the span: "custom for multiples of 16 B, else pynccl".

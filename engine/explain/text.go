@@ -1,7 +1,6 @@
 package explain
 
 import (
-	"cmp"
 	"fmt"
 	"io"
 	"strings"
@@ -17,6 +16,7 @@ import (
 func (a Answer) Text(w io.Writer) error {
 	var b strings.Builder
 	a.facts(&b)
+	a.sizes(&b)
 	for _, s := range a.Spans() {
 		fmt.Fprintf(&b, "\n%s: %s\n", s.name(), a.Chosen(s.Choices))
 		a.table(&b, s)
@@ -51,8 +51,25 @@ func (a Answer) facts(b *strings.Builder) {
 	if m := a.Model; m != nil {
 		fmt.Fprintf(b, "model:    %s, hidden size %d, %d all-reduces a pass\n", m.Name, m.Hidden, m.AllReduces)
 	}
-	if a.Profile != "weir" {
+	if a.Profile != "weir" && a.Profile != "" {
 		fmt.Fprintf(b, "profile:  %s\n", a.Profile)
+	}
+}
+
+// fewSizes is the number of sizes up to which each is listed with its backend; the spans list them in any case.
+const fewSizes = 16
+
+func (a Answer) sizes(b *strings.Builder) {
+	if len(a.Sizes) == 0 || len(a.Sizes) > fewSizes {
+		return
+	}
+	b.WriteByte('\n')
+	for _, n := range a.Sizes {
+		who := "no backend serves it"
+		if i := a.Decision.Table.Lookup(n.Bytes); i >= 0 {
+			who = a.Decision.Answers[i].Backend
+		}
+		fmt.Fprintf(b, "%s: %s\n", n, who)
 	}
 }
 
@@ -130,8 +147,8 @@ func (a Answer) beside(b *strings.Builder) {
 func Findings(w io.Writer, all []diagnose.Finding) {
 	for _, f := range all {
 		fmt.Fprintf(w, "\n%s: %s\n", f.Code, f.Text)
-		if do := cmp.Or(f.Do, ""); do != "" {
-			fmt.Fprintf(w, "  do: %s\n", do)
+		if f.Do != "" {
+			fmt.Fprintf(w, "  do: %s\n", f.Do)
 		}
 	}
 }
