@@ -36,6 +36,8 @@ func (q Requirements) check(req Request) checker {
 	}
 	c.libraries(q)
 	c.ranges = c.windows(q)
+	n := req.Group.WorldSize()
+	c.unmet, c.unknown = merged(c.unmet, n), merged(c.unknown, n)
 	return c
 }
 
@@ -55,6 +57,32 @@ func (c *checker) noRank(code Code, rank int, observed, required string) {
 
 func (c *checker) dunno(what, required string) {
 	c.unknown = append(c.unknown, Because(ProbeUnavailable, what+" unknown", required))
+}
+
+func (c *checker) dunnoRank(what string, rank int, required string) {
+	c.unknown = append(c.unknown, Reason{Code: ProbeUnavailable, Observed: what + " unknown", Required: required, Rank: rank})
+}
+
+// merged has one reason of the group in the place of equal ones of all its ranks.
+func merged(reasons []Reason, ranks int) []Reason {
+	if ranks < 2 {
+		return reasons
+	}
+	var out []Reason
+	for _, r := range reasons {
+		of := r
+		of.Rank = AnyRank
+		same := lo.CountBy(reasons, func(x Reason) bool {
+			x.Rank = AnyRank
+			return x == of
+		})
+		if r.Rank == AnyRank || same < ranks {
+			out = append(out, r)
+		} else if !slices.Contains(out, of) {
+			out = append(out, of)
+		}
+	}
+	return out
 }
 
 func (c *checker) call(q Requirements) {
@@ -135,7 +163,7 @@ func (c *checker) devices(q Requirements) {
 		if q.Driver != "" {
 			switch {
 			case r.Driver == "":
-				c.dunno(fmt.Sprintf("driver of rank %d", rank), q.Driver+" or newer")
+				c.dunnoRank("driver", rank, q.Driver+" or newer")
 			case CompareVersions(r.Driver, q.Driver) < 0:
 				c.noRank(Version, rank, "driver "+r.Driver, q.Driver+" or newer")
 			}
@@ -211,7 +239,7 @@ func (c *checker) vendor(wanted []string, rank int, r collective.Rank) {
 	case r.Device == nil:
 		c.noRank(Platform, rank, "no GPU", "a GPU of "+required)
 	case r.Device.Vendor == "":
-		c.dunno(fmt.Sprintf("vendor of the GPU of rank %d", rank), required)
+		c.dunnoRank("vendor of the GPU", rank, required)
 	case !slices.Contains(wanted, r.Device.Vendor):
 		c.noRank(Platform, rank, r.Device.Vendor, required)
 	}
@@ -223,7 +251,7 @@ func (c *checker) capability(wanted []string, rank int, r collective.Rank) {
 	case r.Device == nil:
 		c.noRank(Arch, rank, "no GPU", required)
 	case r.Device.Capability == "":
-		c.dunno(fmt.Sprintf("compute capability of rank %d", rank), required)
+		c.dunnoRank("compute capability", rank, required)
 	case !HasCapability(wanted, r.Device.Capability):
 		c.noRank(Arch, rank, r.Device.Capability, required)
 	}
@@ -235,11 +263,11 @@ func (c *checker) libraries(q Requirements) {
 			have, found := lo.Find(r.Libraries, func(l collective.Library) bool { return l.Name == need.Name })
 			switch {
 			case !found && c.Hypothetical: // what its ranks will load cannot be known
-				c.dunno(fmt.Sprintf("%s of rank %d", need.Name, rank), strings.TrimSpace(need.Name+" "+need.Version))
+				c.dunnoRank(need.Name, rank, strings.TrimSpace(need.Name+" "+need.Version))
 			case !found:
 				c.noRank(LibMissing, rank, "not loaded", strings.TrimSpace(need.Name+" "+need.Version))
 			case need.Version != "" && have.Version == "":
-				c.dunno(fmt.Sprintf("version of %s in rank %d", need.Name, rank), need.Version+" or newer")
+				c.dunnoRank("version of "+need.Name, rank, need.Version+" or newer")
 			case need.Version != "" && CompareVersions(have.Version, need.Version) < 0:
 				c.noRank(Version, rank, need.Name+" "+have.Version, need.Version+" or newer")
 			}

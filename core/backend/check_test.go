@@ -129,7 +129,7 @@ var checkCases = []struct {
 	{"Vendors", "met", backend.Requirements{Vendors: []string{"amd", "nvidia"}}, gpus(2), ""},
 	{"Vendors", "unmet", backend.Requirements{Vendors: []string{"amd"}}, gpus(1), "decline; PLATFORM on rank 0: nvidia, needs amd"},
 	{"Vendors", "unknown", backend.Requirements{Vendors: []string{"amd"}}, gpus(2, vendor(1, "")), "decline; PLATFORM on rank 0: nvidia, needs amd"},
-	{"Vendors", "only unknown", backend.Requirements{Vendors: []string{"nvidia"}}, gpus(2, vendor(1, "")), "unknown; PROBE_UNAVAILABLE: vendor of the GPU of rank 1 unknown, needs nvidia"},
+	{"Vendors", "only unknown", backend.Requirements{Vendors: []string{"nvidia"}}, gpus(2, vendor(1, "")), "unknown; PROBE_UNAVAILABLE on rank 1: vendor of the GPU unknown, needs nvidia"},
 	{"Vendors", "no GPU", backend.Requirements{Vendors: []string{"nvidia"}}, gpus(2, noGPU(1)), "decline; PLATFORM on rank 1: no GPU, needs a GPU of nvidia"},
 	{"P2P", "assumed where unknown", backend.Requirements{P2P: backend.P2PAssumed}, gpus(2, p2p(topology.P2PUnknown)), ""},
 	{"P2P", "assumed where reported", backend.Requirements{P2P: backend.P2PAssumed}, gpus(2), ""},
@@ -154,22 +154,27 @@ var checkCases = []struct {
 	{"Capabilities", "met exactly", backend.Requirements{Capabilities: []string{"8.0", "9.0"}}, gpus(2), ""},
 	{"Capabilities", "met by newer", backend.Requirements{Capabilities: []string{"9.0+"}}, gpus(2, capability(1, "12.0")), ""},
 	{"Capabilities", "newer is not exactly", backend.Requirements{Capabilities: []string{"9.0"}}, gpus(2, capability(1, "12.0")), "decline; ARCH on rank 1: 12.0, needs 9.0"},
+	{"Capabilities", "the same on all ranks", backend.Requirements{Capabilities: []string{"10.0+"}}, gpus(3), "decline; ARCH: 9.0, needs 10.0+"},
+	{"Capabilities", "two of three", backend.Requirements{Capabilities: []string{"10.0+"}}, gpus(3, capability(1, "10.0")), "decline; ARCH on rank 0: 9.0, needs 10.0+; ARCH on rank 2: 9.0, needs 10.0+"},
+	{"Capabilities", "unknown on all ranks", backend.Requirements{Capabilities: []string{"9.0+"}}, gpus(2, capability(0, ""), capability(1, "")), "unknown; PROBE_UNAVAILABLE: compute capability unknown, needs 9.0+"},
+	{"Capabilities", "said once where windows need it too", backend.Requirements{Capabilities: []string{"10.0"}, Windows: []backend.Window{{Capability: "10.0", Range: upTo(9)}}}, gpus(2), "decline; ARCH: 9.0, needs 10.0"},
+	{"WorldSizes", "said once where windows need it too", backend.Requirements{WorldSizes: backend.Exactly(8), Windows: []backend.Window{{WorldSizes: backend.Span{Min: 8, Max: 8}, Range: upTo(9)}}}, gpus(4), "decline; WORLD_SIZE: 4, needs 8"},
 	{"Capabilities", "older", backend.Requirements{Capabilities: []string{"10.0+"}}, gpus(1), "decline; ARCH on rank 0: 9.0, needs 10.0+"},
 	{"Capabilities", "no GPU", backend.Requirements{Capabilities: []string{"9.0+"}}, gpus(2, noGPU(1)), "decline; ARCH on rank 1: no GPU, needs 9.0+"},
-	{"Capabilities", "unknown", backend.Requirements{Capabilities: []string{"9.0+"}}, gpus(2, capability(1, "")), "unknown; PROBE_UNAVAILABLE: compute capability of rank 1 unknown, needs 9.0+"},
+	{"Capabilities", "unknown", backend.Requirements{Capabilities: []string{"9.0+"}}, gpus(2, capability(1, "")), "unknown; PROBE_UNAVAILABLE on rank 1: compute capability unknown, needs 9.0+"},
 	{"Platforms", "met", backend.Requirements{Platforms: []string{"linux/arm64", "linux/amd64"}}, gpus(2), ""},
 	{"Platforms", "unmet", backend.Requirements{Platforms: []string{"linux/arm64"}}, gpus(2), "decline; PLATFORM: linux/amd64, needs linux/arm64"},
 	{"Platforms", "unknown", backend.Requirements{Platforms: []string{"linux/arm64"}}, gpus(2, noPlatform), "unknown; PROBE_UNAVAILABLE: platform unknown, needs linux/arm64"},
 	{"Driver", "met", backend.Requirements{Driver: "570.9"}, gpus(2), ""},
 	{"Driver", "older", backend.Requirements{Driver: "550"}, gpus(2, driver(1, "535.104.05")), "decline; VERSION on rank 1: driver 535.104.05, needs 550 or newer"},
-	{"Driver", "unknown", backend.Requirements{Driver: "550"}, gpus(2, driver(1, "")), "unknown; PROBE_UNAVAILABLE: driver of rank 1 unknown, needs 550 or newer"},
+	{"Driver", "unknown", backend.Requirements{Driver: "550"}, gpus(2, driver(1, "")), "unknown; PROBE_UNAVAILABLE on rank 1: driver unknown, needs 550 or newer"},
 	{"Driver", "not for host memory", backend.Requirements{Driver: "999"}, gpus(2, onHost), ""},
 	{"Libraries", "met", backend.Requirements{Libraries: []collective.Library{{Name: "nccl", Version: "2.9"}}}, gpus(2), ""},
 	{"Libraries", "not loaded", backend.Requirements{Libraries: []collective.Library{{Name: "nvshmem", Version: "3.0"}}}, gpus(1), "decline; LIB_MISSING on rank 0: not loaded, needs nvshmem 3.0"},
 	{"Libraries", "not loaded, any version", backend.Requirements{Libraries: []collective.Library{{Name: "nccl"}}}, gpus(2, libraries(1)), "decline; LIB_MISSING on rank 1: not loaded, needs nccl"},
 	{"Libraries", "older", backend.Requirements{Libraries: []collective.Library{{Name: "nccl", Version: "2.29"}}}, gpus(1), "decline; VERSION on rank 0: nccl 2.28.9, needs 2.29 or newer"},
-	{"Libraries", "version unknown", backend.Requirements{Libraries: []collective.Library{{Name: "nccl", Version: "2.23"}}}, gpus(1, libraries(0, collective.Library{Name: "nccl"})), "unknown; PROBE_UNAVAILABLE: version of nccl in rank 0 unknown, needs 2.23 or newer"},
-	{"Libraries", "of a machine elsewhere", backend.Requirements{Libraries: []collective.Library{{Name: "nccl"}}}, gpus(1, libraries(0), hypothetical), "unknown; PROBE_UNAVAILABLE: nccl of rank 0 unknown, needs nccl"},
+	{"Libraries", "version unknown", backend.Requirements{Libraries: []collective.Library{{Name: "nccl", Version: "2.23"}}}, gpus(1, libraries(0, collective.Library{Name: "nccl"})), "unknown; PROBE_UNAVAILABLE on rank 0: version of nccl unknown, needs 2.23 or newer"},
+	{"Libraries", "of a machine elsewhere", backend.Requirements{Libraries: []collective.Library{{Name: "nccl"}}}, gpus(1, libraries(0), hypothetical), "unknown; PROBE_UNAVAILABLE on rank 0: nccl unknown, needs nccl"},
 	{"Windows", "none for the capability", backend.Requirements{Windows: []backend.Window{{Capability: "8.0", Range: upTo(100)}}}, gpus(1), "decline; ARCH: 9.0, needs one with a byte window"},
 	{"Windows", "not for every capability", backend.Requirements{Windows: []backend.Window{{Capability: "9.0", Range: upTo(100)}}}, gpus(2, capability(1, "8.0")), "decline; ARCH: 9.0, 8.0, needs one with a byte window"},
 	{"Windows", "capability unknown", backend.Requirements{Windows: []backend.Window{{Capability: "8.0", Range: upTo(100)}}}, gpus(2, capability(1, "")), "unknown; PROBE_UNAVAILABLE: compute capability unknown, needs one with a byte window"},
@@ -244,7 +249,7 @@ func TestCheckFindsEveryReason(t *testing.T) {
 	for _, r := range v.Reasons {
 		codes = append(codes, r.Code)
 	}
-	want := []backend.Code{backend.MemoryKind, backend.OpCode, backend.WorldSize, backend.Version, backend.Version}
+	want := []backend.Code{backend.MemoryKind, backend.OpCode, backend.WorldSize, backend.Version}
 	if v.Kind != backend.Decline || !slices.Equal(codes, want) {
 		t.Errorf("got %s, want decline with %v and nothing of the unknown platform", v, want)
 	}

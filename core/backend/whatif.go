@@ -219,6 +219,9 @@ func changeRanks(q Requirements, req *Request) string {
 		return ""
 	}
 	*req = resized(*req, fits[0])
+	if len(fits) == 1 && fits[0] == 1 {
+		return "the group had 1 rank"
+	}
 	return "the group had " + orList(runs(fits, most)) + " ranks"
 }
 
