@@ -13,10 +13,13 @@ import (
 // peers are the findings about peer-to-peer access over PCIe, where the driver's word is neither needed to try nor
 // enough to be sure.
 func peers(s Subject) []Finding {
-	overPCIe, pairs := 0, 0
+	overPCIe, unknown, pairs := 0, 0, 0
 	var worst topology.Link
 	for l := range topology.Pairs(s.Group.Links, s.Group.WorldSize()) {
 		pairs++
+		if l.Class == topology.Unknown {
+			unknown++
+		}
 		if PCIe(l.Class) {
 			if overPCIe == 0 || l.Slower(worst) {
 				worst = l
@@ -27,12 +30,15 @@ func peers(s Subject) []Finding {
 	if s.Group.P2P == topology.P2PNone {
 		return absent()
 	}
-	if overPCIe == 0 || s.Group.P2P == topology.P2PVerified {
+	if overPCIe+unknown == 0 || s.Group.P2P == topology.P2PVerified {
 		return nil
 	}
 	share := fmt.Sprintf("%d of %d pairs are linked over PCIe (worst %s)", overPCIe/2, pairs/2, worst)
-	if overPCIe == pairs {
+	switch overPCIe {
+	case pairs:
 		share = fmt.Sprintf("the GPUs are linked over PCIe (worst %s)", worst)
+	case 0:
+		share = "links that are not known may be PCIe"
 	}
 	all := []Finding{notProven(s, share), acs()}
 	if s.Group.P2P == topology.P2PReported && consumer(s.Group) != topology.No {

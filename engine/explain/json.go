@@ -103,7 +103,7 @@ func (a Answer) JSON() JSON {
 		Profile:  a.Profile,
 		Topology: &topologyJSON{a.Topology.Source, a.Topology.Format, a.Topology.Complete},
 		Group: groupJSON{
-			g.WorldSize(), g.Worst().String(), g.FullNVLink().String(), a.Topology.Devices, g.Hosts(), g.P2P.String(), g.Multicast.String(),
+			g.WorldSize(), worst(g).String(), g.FullNVLink().String(), a.Topology.Devices, g.Hosts(), g.P2P.String(), g.Multicast.String(),
 		},
 		Request: requestJSON{c.Memory.String(), c.DataType.String(), c.Op.String(), c.Captured},
 		Sizes:   lo.Map(a.Sizes, func(n Size, _ int) sizeJSON { return sizeJSON{n.Bytes, n.Tokens, a.name(d.Table.Lookup(n.Bytes))} }),

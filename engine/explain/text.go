@@ -9,7 +9,9 @@ import (
 	"github.com/samber/lo"
 
 	"github.com/weir-project/weir/core/backend"
+	"github.com/weir-project/weir/core/collective"
 	"github.com/weir-project/weir/core/diagnose"
+	"github.com/weir-project/weir/core/topology"
 )
 
 // Text writes the answer for people: the facts, one table for each span of byte counts, then what is to be known beside.
@@ -43,7 +45,7 @@ func (a Answer) facts(b *strings.Builder) {
 	if n := g.Hosts(); n > 1 {
 		where += fmt.Sprintf(" of each of %d hosts", n)
 	}
-	fmt.Fprintf(b, "group:    %d ranks%s; worst link %s", g.WorldSize(), where, g.Worst())
+	fmt.Fprintf(b, "group:    %d %s%s; worst link %s", g.WorldSize(), lo.Ternary(g.WorldSize() == 1, "rank", "ranks"), where, worst(g))
 	if len(a.Topology.Devices) > 0 {
 		fmt.Fprintf(b, "; full NVLink %s; P2P %s; multicast %s", g.FullNVLink(), g.P2P, g.Multicast)
 	}
@@ -54,6 +56,17 @@ func (a Answer) facts(b *strings.Builder) {
 	if a.Profile != "weir" && a.Profile != "" {
 		fmt.Fprintf(b, "profile:  %s\n", a.Profile)
 	}
+}
+
+// worst is the slowest link that is known; unknown only if none is.
+func worst(g collective.Group) topology.Link {
+	var worst topology.Link
+	for l := range topology.Pairs(g.Links, g.WorldSize()) {
+		if l.Class != topology.Unknown && (worst.Class == topology.Unknown || l.Slower(worst)) {
+			worst = l
+		}
+	}
+	return worst
 }
 
 // fewSizes is the number of sizes up to which each is listed with its backend; the spans list them in any case.
