@@ -88,7 +88,8 @@ func (q *question) checkArgs(f *pflag.FlagSet, args []string) error {
 		}
 	}
 	for _, flag := range []string{"topo", "devices", "capability", "p2p", "multicast", "tokens", "model", "ranks", "hidden"} {
-		if v := f.Lookup(flag).Value.String(); f.Changed(flag) && (v == "" || v == "0") {
+		x := f.Lookup(flag)
+		if v := x.Value.String(); x.Changed && (v == "" || v == "0" && x.Value.Type() == "int") {
 			return fmt.Errorf("--%s: %q is nothing; leave the flag out or give a value", flag, v)
 		}
 	}
