@@ -180,9 +180,8 @@ func entity(rest []byte) (string, int) {
 	if end < 2 {
 		return "&", 1
 	}
-	name := string(rest[1:end])
-	s, ok := entities[name]
-	if digits, numeric := strings.CutPrefix(name, "#"); numeric {
+	s, ok := entities[string(rest[1:end])]
+	if digits, numeric := strings.CutPrefix(string(rest[1:end]), "#"); numeric {
 		base := 10
 		if strings.HasPrefix(strings.ToLower(digits), "x") {
 			digits, base = digits[1:], 16
