@@ -92,6 +92,9 @@ func (e *element) attributes(s []byte) (n int, whole, empty bool) {
 	for i := 0; i < len(s); i++ {
 		switch c := s[i]; c {
 		case '>':
+			if quoteMark(s, i) {
+				continue
+			}
 			return i + 1, true, i > 0 && s[i-1] == '/'
 		case '<':
 			return i, false, false
@@ -109,12 +112,19 @@ func (e *element) attributes(s []byte) (n int, whole, empty bool) {
 				start--
 			}
 			if start < key && len(e.attrs) < 40 {
-				e.attrs[string(s[start:key])] = strings.Join(strings.Fields(string(s[i+1:i+1+end])), " ")
+				e.attrs[string(s[start:key])] = strings.Join(strings.Fields(string(s[i+1:i+1+end])), "") // a line end may have broken it
 			}
 			i += end + 1
 		}
 	}
 	return len(s), false, false
+}
+
+// quoteMark reports whether the sign at i begins a line within a tag, before more attributes: somebody quoted the text.
+func quoteMark(s []byte, i int) bool {
+	before, after := bytes.TrimRight(s[:i], "> "), bytes.TrimLeft(s[i:], "> ")
+	word := bytes.IndexFunc(after, func(r rune) bool { return r != '_' && (r < 'a' || r > 'z') })
+	return len(before) > 0 && before[len(before)-1] == '\n' && word > 0 && after[word] == '='
 }
 
 // all are the elements of a name below this one, in the order of the text.
