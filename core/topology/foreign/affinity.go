@@ -14,7 +14,7 @@ func (m matrix) affinity(r *row, src source) (cpu, numa string, sure bool) {
 		return "", "", true
 	}
 	place := m.places(r, values, heads)
-	if place == nil {
+	if place == nil || r.crowded {
 		return "", "", false
 	}
 	for i, v := range values {

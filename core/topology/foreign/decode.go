@@ -176,13 +176,27 @@ var entities = map[string]string{
 
 // entity decodes an HTML entity, also one that was encoded several times.
 func entity(rest []byte) (string, int) {
+	s, n := entityOnce(rest)
+	for range 3 {
+		if s != "&" || n == 1 {
+			break
+		}
+		more, m := entityOnce(append([]byte{'&'}, rest[n:min(len(rest), n+12)]...))
+		if m == 1 {
+			break
+		}
+		s, n = more, n+m-1
+	}
+	return s, n
+}
+
+func entityOnce(rest []byte) (string, int) {
 	end := bytes.IndexByte(rest[:min(len(rest), 12)], ';')
 	if end < 2 {
 		return "&", 1
 	}
-	name := string(rest[1:end])
-	s, ok := entities[name]
-	if digits, numeric := strings.CutPrefix(name, "#"); numeric {
+	s, ok := entities[string(rest[1:end])]
+	if digits, numeric := strings.CutPrefix(string(rest[1:end]), "#"); numeric {
 		base := 10
 		if strings.HasPrefix(strings.ToLower(digits), "x") {
 			digits, base = digits[1:], 16
@@ -193,23 +207,6 @@ func entity(rest []byte) (string, int) {
 	}
 	if !ok {
 		return "&", 1
-	}
-	if s == "&" { // of an encoded entity
-		for range 3 {
-			inner := bytes.IndexByte(rest[end+1:min(len(rest), end+12)], ';')
-			if inner < 1 {
-				break
-			}
-			name := string(rest[end+1 : end+1+inner])
-			more, ok := entities[name]
-			if !ok {
-				break
-			}
-			s, end = more, end+1+inner
-			if s != "&" {
-				break
-			}
-		}
 	}
 	return s, end + 1
 }

@@ -62,6 +62,7 @@ type Reading struct {
 	Warnings []string // what is missing, contradictory or suspect, and what to do; in no promised order
 
 	printed [][]topology.Link // the classes as printed, where they are not Graph.Links
+	more    bool              // there may be GPUs that the text does not name
 }
 
 // Format is the format that gave the links, or the only one.
@@ -91,6 +92,9 @@ func (r Reading) Worst() topology.Link {
 // are missing, hidden, or there is none.
 func (r Reading) FullNVLink() topology.Answer {
 	full := topology.FullNVLink(r.Graph.Links)
+	if r.more && full == topology.Yes {
+		return topology.NotKnown
+	}
 	if full == topology.NotKnown && len(r.Graph.Devices) > 1 && slices.Contains(r.NVLinks, 0) {
 		return topology.No // a GPU without a link is linked to nobody, whoever the others are linked to
 	}
@@ -98,7 +102,14 @@ func (r Reading) FullNVLink() topology.Answer {
 }
 
 // NVLinkGroups are disjoint sets of GPUs, by position, in which every pair is connected by NVLink.
-func (r Reading) NVLinkGroups() [][]int { return topology.Groups(r.Graph.Links, topology.NVLink) }
+func (r Reading) NVLinkGroups() [][]int { return r.groups(topology.NVLink) }
+
+func (r Reading) groups(c topology.Class) [][]int {
+	if r.more {
+		return nil // each might have members that are not shown
+	}
+	return topology.Groups(r.Graph.Links, c)
+}
 
 func (r *Reading) warn(format string, args ...any) {
 	if w := fmt.Sprintf(format, args...); !slices.Contains(r.Warnings, w) {
@@ -135,12 +146,12 @@ func ReadAll(text []byte) ([]Reading, error) {
 	if len(text) > maxBytes {
 		return nil, &Error{1, 1, fmt.Sprintf("the text has %d bytes, at most %d are read; paste only the topology", len(text), maxBytes)}
 	}
-	src := decode(text)
+	src := decode(text).unwrap()
 	readings, err := readTables(src)
 	if err != nil {
 		return nil, err
 	}
-	if len(readings) > 0 {
+	if readings = merge(readings, readXML(src)); len(readings) > 0 {
 		return readings, nil
 	}
 	if strings.TrimSpace(string(src.text)) == "" {

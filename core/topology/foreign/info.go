@@ -38,9 +38,9 @@ func (s *scanner) single() bool {
 	switch t := s.toks[s.i].text; {
 	case t == "Link" && s.i+2 < len(s.toks) && digits(s.toks[s.i+1].text) > 0 && strings.HasSuffix(s.toks[s.i+1].text, ":"):
 		return s.link(in, g)
-	case t == "NVML:" && s.at(s.i+1).text == "Unable":
+	case strings.HasSuffix(t, "NVML:") && s.at(s.i+1).text == "Unable":
 		for j := s.i; j < min(len(s.toks), s.i+16); j++ {
-			if strings.EqualFold(s.toks[j].text, "inActive") {
+			if s.toks[j].text == "links" && s.at(j+1).text == "are" { // "all links are inActive"
 				in.status, g.told = true, true
 				s.i = j + 1
 				return true
@@ -57,6 +57,9 @@ func (s *scanner) single() bool {
 // singleGPU reads the number of a GPU that a line is about, and how many words name it.
 func (s *scanner) singleGPU() (n, words int, ok bool) {
 	t := s.toks[s.i].text
+	if i := strings.LastIndex(t, "GPU"); i > 0 && detached(t[:i]) {
+		t = t[i:]
+	}
 	if inside, found := strings.CutPrefix(t, "GPU["); found {
 		inside, tail, closed := strings.Cut(inside, "]")
 		n, ok := number(inside)

@@ -8,28 +8,23 @@ import (
 // cells reads a row whose label is at word i: its cells, over several lines if a terminal or a log broke it, and what
 // comes after the matrix.
 func (s *scanner) cells(t *table, i int) (r row, next int, err error) {
-	r.label = deviceLabel(s.toks[i].text)
-	if r.label.kind == noLabel {
-		r.label = nicName(s.toks[i].text)
-	}
-	t.figures = t.figures || !isCell(s.toks[i+1].text)
-	for i++; i < len(s.toks) && (t.cols == nil || len(r.cells) < len(t.cols)); {
+	r.label, r.at = columnLabel(s.toks[i].text), i
+	i = s.firstCell(i)
+	t.figures = t.figures || !isCell(s.toks[i].text)
+	resumed := i
+	for i < len(s.toks) && (t.cols == nil || len(r.cells) < len(t.cols)) {
 		w := s.toks[i]
 		text := cellText(w)
 		switch {
-		case w.first && len(r.cells) > 0 && s.mend(&r, i):
-			i++
-		case w.first && s.lineContinues(t, i) > i:
-			i = s.lineContinues(t, i)
-		case w.first && s.lineContinues(t, i) < 0:
-			return s.ended(t, r, i)
+		case w.first && i != resumed:
+			start, ok := s.goesOn(r, i, func(word string) bool { return isCell(word) || t.figures && isFigure(word) })
+			if !ok {
+				return s.ended(t, r, i)
+			}
+			i, resumed = start, start
 		case isCell(text) || t.figures && isFigure(text) || t.cols != nil && blank(text):
 			r.cells = append(r.cells, w)
 			i++
-		case w.last && s.brokenHere(t, i):
-			w.text += s.toks[s.lineContinues(t, i+1)].text
-			r.cells = append(r.cells, w)
-			i = s.lineContinues(t, i+1) + 1
 		case t.cols == nil || deviceLabel(text).kind != noLabel:
 			return s.ended(t, r, i)
 		case s.cellsFollow(i):
@@ -48,70 +43,37 @@ func shorten(s string) string {
 	return s
 }
 
-// mend joins the last cell with the word at i where a line end broke a number in two: NV1 and 8.
-func (s *scanner) mend(r *row, i int) bool {
-	last := &r.cells[len(r.cells)-1]
-	w := s.toks[i].text
-	if !last.last || digits(w) != len(w) {
-		return false
+// longestPrefix is how many words a log is believed to put before each line.
+const longestPrefix = 12
+
+// goesOn is where, in a line that begins at word i, a row of the line before goes on with a word of the kind: at its
+// beginning or after what a log put before both lines.
+func (s *scanner) goesOn(r row, i int, kind func(word string) bool) (int, bool) {
+	first := r.at
+	for first > 0 && s.toks[first-1].line == s.toks[first].line {
+		first--
 	}
-	if _, ok := links(last.text); !ok {
-		return false
+	for n := min(r.at-first, longestPrefix); n >= 0; n-- {
+		j := i + n
+		if j < len(s.toks) && s.toks[j].line == s.toks[i].line && kind(cellText(s.toks[j])) && s.at(j+1).text != "=" && s.samePrefix(first, i, n) {
+			return j, true
+		}
 	}
-	if _, ok := links(last.text + w); !ok {
-		return false
+	return 0, false
+}
+
+// samePrefix reports whether n words from a and from b are what a log puts before each line.
+func (s *scanner) samePrefix(a, b, n int) bool {
+	for k := range n {
+		x, y := s.at(a+k).text, s.at(b+k).text
+		if isCell(x) || deviceLabel(x).kind != noLabel {
+			return false
+		}
+		if x != y && (digits(strings.TrimLeft(x, "[(")) == 0 || digits(strings.TrimLeft(y, "[(")) == 0) {
+			return false // only a time or a number may differ
+		}
 	}
-	last.text += w
-	last.end = s.toks[i].end
-	last.last = s.toks[i].last
 	return true
-}
-
-// brokenHere reports whether the word at i and the first of the next line are the halves of a cell.
-func (s *scanner) brokenHere(t *table, i int) bool {
-	if i+1 >= len(s.toks) {
-		return false
-	}
-	next := s.lineContinues(t, i+1)
-	if next < 0 {
-		next = i + 1
-	}
-	return next == i+1 && isCell(s.toks[i].text+s.toks[next].text) || next > i+1 && isCell(s.toks[i].text+s.toks[next].text)
-}
-
-// lineContinues is where, in a line that begins at word i, a row of the line before goes on: the words after what a log
-// put before each line. It is -1 if the line is something else.
-func (s *scanner) lineContinues(t *table, i int) int {
-	line := s.toks[i].line
-	end := i
-	for end < len(s.toks) && s.toks[end].line == line {
-		end++
-	}
-	start := end
-	for start > i {
-		text := cellText(s.toks[start-1])
-		if deviceLabel(text).kind != noLabel && start < end && isCell(s.toks[start].text) {
-			return -1 // the next row
-		}
-		if !(isCell(text) || t.figures && isFigure(text) || isValue(text) || start-1 == i && half(text)) {
-			break
-		}
-		start--
-	}
-	if start == end || start > i && deviceLabel(s.toks[start-1].text).kind != noLabel {
-		return -1
-	}
-	return start
-}
-
-// half reports whether a word may be the second half of a cell.
-func half(word string) bool {
-	for class := range classes {
-		if len(word) < len(class) && strings.HasSuffix(class, word) {
-			return true
-		}
-	}
-	return len(word) > 1 && word[0] == 'V' && digits(word[1:]) == len(word)-1
 }
 
 // cellsFollow reports whether cells stand after word i in its line.
@@ -142,70 +104,38 @@ func (s *scanner) ended(t *table, r row, i int) (row, int, error) {
 	if t.figures || r.label.kind == nicLabel {
 		limit = 0
 	}
-	for i < len(s.toks) && len(r.tail) <= limit {
+	for i < len(s.toks) && len(r.tail) < limit {
 		w := s.toks[i]
-		if w.first && !s.tailContinues(t, r, i, limit) {
-			break
+		if w.first {
+			start, ok := s.goesOn(r, i, isValue)
+			if !ok || t.cols == nil || r.short || !s.valuesOnly(start) {
+				break
+			}
+			i, w = start, s.toks[start]
 		}
-		if n := len(r.tail); n > 0 && s.sameList(r.tail[n-1], w, limit-n) {
-			r.tail[n-1].text += w.text
-			r.tail[n-1].last = w.last
+		if n := len(r.tail); n > 0 && strings.HasSuffix(r.tail[n-1].text, ",") && isList(r.tail[n-1].text+w.text) {
+			r.tail[n-1].text += w.text // a list with blanks after its commas
 			i++
 			continue
 		}
-		if !isValue(strings.TrimSuffix(w.text, "-")) || len(r.tail) == limit {
+		if !isValue(w.text) {
 			break
 		}
 		r.tail = append(r.tail, w)
 		i++
 	}
+	if w := s.at(i); limit > 0 && len(r.tail) == limit && !w.first && isValue(w.text) {
+		r.crowded = true
+	}
 	return r, i, nil
 }
 
-// tailContinues reports whether the line that begins at word i holds nothing but values that a row still lacks.
-func (s *scanner) tailContinues(t *table, r row, i, limit int) bool {
-	if t.cols == nil || r.short || len(r.tail) >= limit && !s.toks[i-1].last {
-		return false
-	}
+// valuesOnly reports whether a line holds nothing but values from word i on.
+func (s *scanner) valuesOnly(i int) bool {
 	for j := i; j < len(s.toks) && s.toks[j].line == s.toks[i].line; j++ {
-		if !isValue(strings.TrimLeft(s.toks[j].text, "-,")) {
-			return false
+		if !isValue(s.toks[j].text) {
+			return j > i && (deviceLabel(s.toks[j].text).kind != noLabel || strings.HasPrefix(s.toks[j].text, "Legend"))
 		}
 	}
 	return true
-}
-
-// sameList reports whether two words are one list that a line end or a blank broke in two.
-func (s *scanner) sameList(a, b token, free int) bool {
-	if strings.HasSuffix(a.text, ",") || strings.HasSuffix(a.text, "-") {
-		return isList(a.text + b.text)
-	}
-	if !a.last || !b.first || a.text == "N/A" || !isList(a.text+b.text) {
-		return false
-	}
-	if strings.HasPrefix(b.text, ",") || strings.HasPrefix(b.text, "-") {
-		return true
-	}
-	values := 0
-	for j := range s.toks[b.index(s.toks):] {
-		w := s.toks[b.index(s.toks)+j]
-		if w.line != b.line {
-			break
-		}
-		values++
-	}
-	return values > free
-}
-
-// index is the place of a word among the words of its text.
-func (t token) index(toks []token) int {
-	lo, hi := 0, len(toks)
-	for lo < hi {
-		if m := (lo + hi) / 2; toks[m].off < t.off {
-			lo = m + 1
-		} else {
-			hi = m
-		}
-	}
-	return lo
 }

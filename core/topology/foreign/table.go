@@ -25,9 +25,12 @@ type legend struct{ node, pix, nvlink bool }
 // row is one line of a matrix, or what became of one.
 type row struct {
 	label label
+	at    int // place of the label among the words
 	cells []token
 	tail  []token
 	short bool // it ended before its last column
+
+	crowded bool // it has more values after the matrix than columns
 }
 
 // header is the head line of a matrix that is to come.
@@ -86,7 +89,7 @@ func (s *scanner) named() bool { return deviceLabel(s.toks[s.i].text).device() }
 
 func (s *scanner) nicRow() bool {
 	t := s.toks[s.i]
-	if c := t.text[len(t.text)-1]; c == '=' || !isCell(s.at(s.i+1).text) {
+	if c := t.text[len(t.text)-1]; c == '=' || !s.startsRow(s.i) {
 		return false
 	}
 	return s.column(s.table, t.text) >= 0
@@ -94,10 +97,7 @@ func (s *scanner) nicRow() bool {
 
 // column is the place of a name among a table's columns; -1 if it is not there.
 func (s *scanner) column(t *table, word string) int {
-	l := deviceLabel(word)
-	if l.kind == noLabel {
-		l = nicName(word)
-	}
+	l := columnLabel(word)
 	return slices.IndexFunc(t.cols, func(c label) bool { return l.kind != noLabel && c.kind == l.kind && c.name == l.name })
 }
 
@@ -108,8 +108,8 @@ func (s *scanner) devices() error {
 		end++
 	}
 	n := end - s.i
-	next := s.at(end)
-	figures := isFigure(next.text) && (n > 1 || s.header != nil || s.table != nil && s.table.figures)
+	next := s.at(s.firstCell(end - 1))
+	figures := isFigure(next.text) && !next.first && (n > 1 || s.header != nil || s.table != nil && s.table.figures)
 	switch {
 	case next.text != "" && (isCell(next.text) || figures):
 		if n > 1 {
@@ -128,11 +128,7 @@ func (s *scanner) devices() error {
 func (h *header) name() {
 	h.cols = h.cols[:0]
 	for _, t := range h.heads {
-		l := deviceLabel(t.text)
-		if l.kind == noLabel {
-			l = nicName(t.text)
-		}
-		h.cols = append(h.cols, l)
+		h.cols = append(h.cols, columnLabel(t.text))
 	}
 }
 
@@ -141,19 +137,15 @@ func (s *scanner) readHeader() {
 	h := &header{}
 	devices := true
 	for s.i < len(s.toks) {
-		t := s.toks[s.i]
-		if t.first && len(h.heads) > 0 && !s.continueHeader(h) {
+		if s.toks[s.i].first && len(h.heads) > 0 && !s.continueHeader() {
 			break
 		}
-		t = s.toks[s.i]
+		t := s.toks[s.i]
 		if t.text == "CPU" {
 			s.readTails(h)
 			break
 		}
-		l := deviceLabel(t.text)
-		if l.kind == noLabel {
-			l = nicName(t.text)
-		}
+		l := columnLabel(t.text)
 		if l.kind == noLabel || l.device() && !devices || l.device() && s.startsRow(s.i) {
 			break
 		}
@@ -178,63 +170,80 @@ func repeats(cols []label) bool {
 	return false
 }
 
+// firstCell is where the first cell of a row would be whose label is at word i.
+func (s *scanner) firstCell(i int) int {
+	if i+1 < len(s.toks) && s.toks[i+1].first {
+		if j, ok := s.goesOn(row{at: i}, i+1, isCell); ok {
+			return j
+		}
+	}
+	return i + 1
+}
+
 func (s *scanner) startsRow(i int) bool {
-	next := s.at(i + 1)
+	next := s.at(s.firstCell(i))
 	return next.text != "" && isCell(next.text)
 }
 
-// continueHeader moves to where a header goes on in a line that a terminal or a log has begun, if it does. A name that
-// was broken in two is mended.
-func (s *scanner) continueHeader(h *header) bool {
+// continueHeader moves to where a header goes on in a line that a terminal or a log has begun, if it does.
+func (s *scanner) continueHeader() bool {
 	line := s.toks[s.i].line
-	last := h.heads[len(h.heads)-1]
-	if joined := last.text + s.toks[s.i].text; !s.named() && s.toks[s.i].text != "CPU" {
-		if l := deviceLabel(joined); l.device() && (digits(s.toks[s.i].text) == len(s.toks[s.i].text) || deviceLabel(last.text).kind == noLabel) {
-			h.heads[len(h.heads)-1].text = joined
-			s.i++
-			return s.i < len(s.toks)
-		}
+	end := s.i
+	for end < len(s.toks) && s.toks[end].line == line && s.toks[end].text != "CPU" {
+		end++
 	}
-	for i := s.i; i < len(s.toks) && s.toks[i].line == line; i++ {
-		t := s.toks[i]
-		l := deviceLabel(t.text)
-		if l.device() || l.kind == nicLabel {
-			if s.startsRow(i) {
-				return false
-			}
-			s.i = i
-			return true
-		}
-		if t.text == "CPU" {
-			s.i = i
-			return true
-		}
+	start := end
+	for start > s.i && columnLabel(s.toks[start-1].text).kind != noLabel {
+		start--
 	}
-	return false
+	tails := end < len(s.toks) && s.toks[end].line == line
+	if start == end && !tails || end > s.i && s.startsRow(end-1) {
+		return false
+	}
+	s.i = start
+	return true
 }
+
+// tailWords are the words of the columns after a matrix.
+var tailWords = []string{"CPU", "NUMA", "GPU", "ID", "Affinity"}
 
 // readTails reads "CPU Affinity", "NUMA Affinity", "GPU NUMA ID".
 func (s *scanner) readTails(h *header) {
 	for s.i < len(s.toks) {
-		t := s.toks[s.i]
-		next := s.at(s.i + 1).text
+		t, next := s.toks[s.i], s.at(s.i+1)
 		switch {
-		case t.text == "CPU" || t.text == "NUMA" && next == "Affinity":
+		case t.text == "CPU", t.text == "GPU" && (next.text == "NUMA" || t.last):
 			h.tails = append(h.tails, t)
-			if s.i++; next == "Affinity" {
-				s.i++
+			s.i++
+		case t.text == "NUMA":
+			if n := len(h.tails); n == 0 || h.tails[n-1].text != "GPU" { // else of "GPU NUMA ID"
+				h.tails = append(h.tails, t)
 			}
-		case t.text == "GPU" && next == "NUMA":
-			h.tails = append(h.tails, t)
-			if s.i += 2; s.at(s.i).text == "ID" {
-				s.i++
-			}
-		case t.text == "Affinity" && len(h.tails) > 0 || t.text == "NUMA" || t.text == "GPU" || t.text == "ID":
-			s.i++ // of a head that a line end broke
+			s.i++
+		case t.first && s.tailsGoOn():
+		case t.text == "Affinity", t.text == "ID":
+			s.i++
 		default:
 			return
 		}
 	}
+}
+
+// tailsGoOn moves behind what a log put before the rest of a header, if the line is that.
+func (s *scanner) tailsGoOn() bool {
+	for j := s.i + 1; j < min(len(s.toks), s.i+12) && !s.toks[j].first; j++ {
+		switch s.toks[j].text {
+		case "NUMA", "Affinity":
+			s.i = j
+			return true
+		case "GPU":
+			if s.at(j+1).text == "NUMA" {
+				s.i = j
+				return true
+			}
+		}
+	}
+	return false
 }
 
 // row reads the row whose label is at word i and puts it where it belongs.

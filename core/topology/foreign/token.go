@@ -41,13 +41,15 @@ func delimiter(c byte) bool {
 
 func words(toks []token, line []byte, off, number int) []token {
 	bars := bytes.Count(line, []byte{'|'}) >= 3 // a table; fewer are a prefix or prose
-	cells, col := 0, 0
+	commas := commaSeparated(line)
+	cells, col, quoted := 0, 0, false
 	for i := 0; i < len(line); {
 		c := line[i]
-		if delimiter(c) {
-			if c == '\t' || c == '|' && bars {
+		if delimiter(c) || c == ',' && commas && !quoted {
+			if c == '\t' || c == '|' && bars || c == ',' {
 				cells++
 			}
+			quoted = quoted != (c == '"')
 			col++
 			if c == '\t' {
 				col = (col + 7) / 8 * 8
@@ -56,7 +58,7 @@ func words(toks []token, line []byte, off, number int) []token {
 			continue
 		}
 		start := i
-		for i < len(line) && !delimiter(line[i]) {
+		for i < len(line) && !delimiter(line[i]) && !(line[i] == ',' && commas && !quoted) {
 			i++
 		}
 		begin := col
@@ -69,8 +71,24 @@ func words(toks []token, line []byte, off, number int) []token {
 	return toks
 }
 
+// commaSeparated reports whether commas stand between names or cells of a line rather than in lists of numbers.
+func commaSeparated(line []byte) bool {
+	letter := func(c byte) bool { return c >= 'A' && c <= 'Z' || c >= 'a' && c <= 'z' || c == ',' || c == '"' }
+	found := 0
+	for i, c := range line {
+		if c != ',' {
+			continue
+		}
+		before, after := bytes.TrimRight(line[:i], " "), bytes.TrimLeft(line[i+1:], " ")
+		if len(before) > 0 && letter(before[len(before)-1]) || len(after) > 0 && letter(after[0]) {
+			found++
+		}
+	}
+	return found >= 2
+}
+
 // parts splits a word that is several labels or cells without anything between them, such as "PXBNODE", "GPU6GPU7" or
-// "SYS0-31"; and one that commas separate. Every other word stays whole.
+// "SYS0-31". Every other word stays whole.
 func parts(word string) []string {
 	if len(word) < 2 || len(word) > 4096 {
 		return []string{word}
@@ -82,23 +100,7 @@ func parts(word string) []string {
 	for rest := word; rest != ""; {
 		n := piece(rest)
 		if n == 0 {
-			return commas(word)
-		}
-		found, rest = append(found, rest[:n]), rest[n:]
-	}
-	return found
-}
-
-// commas splits the cells of a line of comma-separated values. The commas go with the word before them.
-func commas(word string) []string {
-	if !strings.Contains(word, ",") || isList(word) {
-		return []string{word}
-	}
-	var found []string
-	for rest := word; rest != ""; {
-		n := strings.IndexByte(rest, ',') + 1
-		if n == 0 {
-			n = len(rest)
+			return []string{word}
 		}
 		found, rest = append(found, rest[:n]), rest[n:]
 	}

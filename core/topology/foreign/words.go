@@ -64,20 +64,24 @@ func detached(prefix string) bool {
 	return !(c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c == '_' || c == '-' || c == '=' || c == '/')
 }
 
-// busID reads a PCI address such as "0000:0d:00.0".
+// busID reads a PCI address such as "0000:0d:00.0" or "00000000:0D:00.0", also behind a prefix.
 func busID(s string) label {
-	if i := strings.LastIndexAny(s, ">]()"); i >= 0 {
-		s = s[i+1:]
-	}
-	if len(s) < 12 || len(s) > 16 || s[len(s)-2] != '.' || s[len(s)-5] != ':' || s[len(s)-8] != ':' {
-		return label{}
-	}
-	for i := range len(s) {
-		if c := s[i]; !(c >= '0' && c <= '9' || c >= 'a' && c <= 'f' || c >= 'A' && c <= 'F') && c != ':' && c != '.' {
-			return label{}
+	for _, n := range []int{16, 12} {
+		if len(s) < n {
+			continue
+		}
+		id := s[len(s)-n:]
+		if id[n-2] != '.' || id[n-5] != ':' || id[n-8] != ':' || !detached(s[:len(s)-n]) {
+			continue
+		}
+		hex := func(c rune) bool {
+			return c >= '0' && c <= '9' || c >= 'a' && c <= 'f' || c >= 'A' && c <= 'F'
+		}
+		if strings.IndexFunc(id[:n-8]+id[n-7:n-5]+id[n-4:n-2]+id[n-1:], func(c rune) bool { return !hex(c) }) < 0 {
+			return label{kind: busLabel, name: strings.ToLower(id)}
 		}
 	}
-	return label{kind: busLabel, name: strings.ToLower(s)}
+	return label{}
 }
 
 // nicName reads the name of a network device in a header: letters first, a digit in it, nothing else.
@@ -96,10 +100,18 @@ func nicName(word string) label {
 			return label{}
 		}
 	}
-	if !digit || s[0] >= '0' && s[0] <= '9' || len(s) > 32 || isCell(s) {
+	if !digit || s[0] >= '0' && s[0] <= '9' || s[len(s)-1] == ':' || len(s) > 32 || isCell(s) {
 		return label{}
 	}
 	return label{kind: nicLabel, name: s}
+}
+
+// columnLabel reads the name of a column of a matrix.
+func columnLabel(word string) label {
+	if l := deviceLabel(word); l.kind != noLabel {
+		return l
+	}
+	return nicName(word)
 }
 
 // classes are the cells of matrices of links.
