@@ -10,6 +10,7 @@ import (
 	"github.com/weir-project/weir/core/backend"
 	"github.com/weir-project/weir/core/collective"
 	"github.com/weir-project/weir/core/dispatch"
+	"github.com/weir-project/weir/engine/explain"
 )
 
 func TestOneLine(t *testing.T) {
@@ -34,7 +35,7 @@ func TestRangeList(t *testing.T) {
 		"all sizes (multiples of 16 B)": {{Min: 1, Max: backend.NoLimit, Multiple: 16}},
 		"3 B to 5 B, 8 B to 8 B, 4 KiB to 1000 B": {{Min: 3, Max: 5, Multiple: 1}, {Min: 8, Max: 8}, {Min: 4096, Max: 1000}},
 	} {
-		if got := rangeList(ranges); got != want {
+		if got := explain.RangeList(ranges); got != want {
 			t.Errorf("%v gives %q, want %q", ranges, got, want)
 		}
 	}
