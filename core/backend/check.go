@@ -181,7 +181,7 @@ func (c *checker) links(allowed []topology.Class, code Code, from int) {
 		required += fmt.Sprintf(" of %d or more ranks", from)
 	}
 	var worst *topology.Link
-	var pairs []string
+	var pairs [][2]int
 	unknown := false
 	for a := range c.Group.WorldSize() {
 		for b := range a {
@@ -195,21 +195,23 @@ func (c *checker) links(allowed []topology.Class, code Code, from int) {
 				case worst == nil || l.Slower(*worst):
 					worst = &l
 				}
-				pairs = append(pairs, fmt.Sprintf("%d-%d", b, a))
+				if n := len(pairs); n == 0 || pairs[n-1] != [2]int{b, a} {
+					pairs = append(pairs, [2]int{b, a})
+				}
 			}
 		}
 	}
 	if worst != nil {
-		c.unmet = append(c.unmet, Reason{Code: code, Observed: worst.String(), Required: required, Rank: AnyRank, Text: few(lo.Uniq(pairs))})
+		c.unmet = append(c.unmet, Reason{Code: code, Observed: worst.String(), Required: required, Rank: AnyRank, Text: few(pairs)})
 	} else if unknown {
 		c.dunno("link of a pair", required)
 	}
 }
 
 // few names some pairs of ranks.
-func few(pairs []string) string {
+func few(pairs [][2]int) string {
 	const shown = 4
-	s := "ranks " + strings.Join(pairs[:min(shown, len(pairs))], ", ")
+	s := "ranks " + strings.Join(lo.Map(pairs[:min(shown, len(pairs))], func(p [2]int, _ int) string { return fmt.Sprintf("%d-%d", p[0], p[1]) }), ", ")
 	if more := len(pairs) - shown; more > 0 {
 		s += fmt.Sprintf(" and %d more pairs", more)
 	}

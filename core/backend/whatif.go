@@ -208,44 +208,40 @@ func changeRanks(q Requirements, req *Request) string {
 	if !lacks(q, req, "", WorldSize) {
 		return ""
 	}
-	const most = 64
-	var fits []int
-	for n := 1; n <= most; n++ {
-		if trial := resized(*req, n); q.Check(trial).Kind == Accept {
-			fits = append(fits, n)
-		}
-	}
+	fits := fitting(q, *req)
 	if len(fits) == 0 {
 		return ""
 	}
-	*req = resized(*req, fits[0])
-	if len(fits) == 1 && fits[0] == 1 {
-		return "the group had 1 rank"
-	}
-	return "the group had " + orList(runs(fits, most)) + " ranks"
+	*req = resized(*req, fits[0].Min)
+	unit := lo.Ternary(len(fits) == 1 && fits[0].Max == 1, " rank", " ranks")
+	return "the group had " + orList(lo.Map(fits, func(s Span, _ int) string { return spans([]Span{s}) })) + unit
 }
 
-// runs writes ascending numbers as "2", "4 to 8", "9 or more".
-func runs(n []int, most int) []string {
-	var all []string
-	for i := 0; i < len(n); {
-		j := i
-		for j+1 < len(n) && n[j+1] == n[j]+1 {
-			j++
-		}
-		switch {
-		case n[j] == most && j > i:
-			all = append(all, fmt.Sprintf("%d or more", n[i]))
-		case j-i > 1:
-			all = append(all, fmt.Sprintf("%d to %d", n[i], n[j]))
-		default:
-			for _, v := range n[i : j+1] {
-				all = append(all, fmt.Sprint(v))
-			}
-		}
-		i = j + 1
+// fitting are the numbers of ranks that are allowed and accepted, ascending. Of a wide span only the first is tried.
+func fitting(q Requirements, req Request) []Span {
+	const wide = 32
+	allowed := q.WorldSizes
+	if len(allowed) == 0 {
+		allowed = lo.Uniq(lo.Map(q.Windows, func(w Window, _ int) Span { return w.WorldSizes }))
 	}
-	return all
+	var fits []Span
+	for _, s := range allowed {
+		accepts := func(n int) bool { return n > 0 && q.Check(resized(req, n)).Kind == Accept }
+		if s.Max-s.Min > wide {
+			if accepts(s.Min) {
+				fits = append(fits, s)
+			}
+			continue
+		}
+		run := lo.Filter(lo.RangeFrom(s.Min, s.Max-s.Min+1), func(n, _ int) bool { return accepts(n) })
+		if len(run) > 2 && len(run) == s.Max-s.Min+1 {
+			fits = append(fits, s)
+			continue
+		}
+		fits = append(fits, Exactly(run...)...)
+	}
+	slices.SortFunc(fits, func(a, b Span) int { return a.Min - b.Min })
+	return lo.Uniq(fits)
 }
 
 // resized is the request for n ranks like those of the group, linked as the first two are.
