@@ -100,7 +100,7 @@ func linksUnknown(s Subject) []Finding {
 	n := len(sub.Devices)
 	return []Finding{{
 		LinksUnknown, fmt.Sprintf("the links of %d of %d pairs are not known", (unknown+1)/2, n*(n-1)/2),
-		"give the whole output of `nvidia-smi topo -m`; `topo -mp` hides NVLink",
+		"give the whole output of `nvidia-smi topo -m` (`topo -mp` hides NVLink), or of `rocm-smi --showtopo`",
 	}}
 }
 

@@ -147,6 +147,20 @@ func TestSeveralHosts(t *testing.T) {
 	}
 }
 
+func TestAMDOverPCIe(t *testing.T) {
+	g := topology.Uniform(2, topology.Link{Class: topology.PCIe}, func(i int) topology.Device {
+		return topology.Device{Index: i, Vendor: "amd", Capability: "gfx1100"}
+	})
+	all := diagnose.Findings(of(t, g, nil, p2p(topology.P2PReported)))
+	if slices.Contains(codes(all), diagnose.SilentCorruption) {
+		t.Errorf("what was seen of NVIDIA's cards is said of AMD's: %v", codes(all))
+	}
+	f, _ := lo.Find(all, func(f diagnose.Finding) bool { return f.Code == diagnose.NCCLMayHang })
+	if !strings.HasPrefix(f.Text, "RCCL uses") {
+		t.Errorf("%+v", f)
+	}
+}
+
 func TestAMDNeedsItsPart(t *testing.T) {
 	g := topology.Uniform(2, topology.Link{Class: topology.XGMI}, func(i int) topology.Device { return topology.Device{Index: i, Vendor: "amd"} })
 	all := diagnose.Findings(of(t, g, nil))

@@ -40,11 +40,12 @@ func peers(s Subject) []Finding {
 	case 0:
 		share = "links that are not known may be PCIe"
 	}
-	all := []Finding{notProven(s, share), acs()}
-	if s.Group.P2P == topology.P2PReported && consumer(s.Group) != topology.No {
+	amd := lo.SomeBy(s.Group.Ranks, func(r collective.Rank) bool { return r.Device != nil && r.Device.Vendor == "amd" })
+	all := []Finding{notProven(s, share, amd), acs()}
+	if !amd && s.Group.P2P == topology.P2PReported && consumer(s.Group) != topology.No {
 		all = append(all, corruption(consumer(s.Group)))
 	}
-	return append(all, ncclMayHang())
+	return append(all, ncclMayHang(lo.Ternary(amd, "RCCL", "NCCL")))
 }
 
 func absent() []Finding {
@@ -56,17 +57,20 @@ func absent() []Finding {
 	}}
 }
 
-func notProven(s Subject, share string) Finding {
+func notProven(s Subject, share string, amd bool) Finding {
 	f := Finding{Code: P2PNotProven}
 	if s.Group.P2P == topology.P2PReported {
 		f.Text = share + ": eligible by class, P2P not proven. The driver reports peer-to-peer access; that is necessary and not sufficient: " +
 			"writes were seen to hang or to arrive wrong where it does"
-		f.Do = "write from each GPU to each other and compare the data before traffic (Weir's self-test, or p2pBandwidthLatencyTest of the CUDA samples); " +
+		f.Do = "write from each GPU to each other and compare the data before traffic (Weir's self-test does; NVIDIA's CUDA samples have p2pBandwidthLatencyTest and simpleP2P); " +
 			"until then treat peer-to-peer backends as opt-in. If it was proved, say --p2p verified"
 		return f
 	}
 	f.Text = share + ": eligible by class, P2P not proven. P2P unknown: a matrix shows paths, not whether peer-to-peer access works, and it is not to be assumed"
 	f.Do = "add the output of `nvidia-smi topo -p2p rw` to the paste, or say --p2p none, reported or verified"
+	if amd {
+		f.Do = "look at `rocm-smi --showtopoaccess`, and say --p2p none, reported or verified"
+	}
 	return f
 }
 
@@ -92,10 +96,10 @@ func corruption(known topology.Answer) Finding {
 	return f
 }
 
-func ncclMayHang() Finding {
+func ncclMayHang(library string) Finding {
 	return Finding{
 		NCCLMayHang,
-		"NCCL uses peer-to-peer access over PCIe too, so the fallback itself can be what hangs; to switch a custom all-reduce off does not help then",
+		library + " uses peer-to-peer access over PCIe too, so the fallback itself can be what hangs; to switch a custom all-reduce off does not help then",
 		"NCCL_P2P_DISABLE=1 stages through host memory and is the safe, slower fallback; NCCL_P2P_LEVEL=NVL keeps peer-to-peer access to NVLink pairs",
 	}
 }

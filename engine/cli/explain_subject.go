@@ -79,7 +79,7 @@ func (s *subject) readTopology(stdin io.Reader, name string) error {
 		s.whole = lo.Ternary(reading.Complete == foreign.Cut, "no", "yes")
 		s.setVendor(reading.Formats)
 		if len(s.machine.Devices) == 0 {
-			return errors.New("the text names no GPUs; paste the whole output of `nvidia-smi topo -m`")
+			return errors.New(strings.Join(append([]string{"the text names no GPUs"}, reading.Warnings...), "; "))
 		}
 		return nil
 	})

@@ -106,26 +106,29 @@ func deviceList(devices []int) string {
 
 // table writes every candidate in the order asked: one row for each reason.
 func (a Answer) table(b *strings.Builder, s Span) {
-	t := tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)
+	var raw strings.Builder
+	t := tabwriter.NewWriter(&raw, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "  BACKEND\tVERDICT\tREASON\tOBSERVED\tREQUIRED\tWOULD ACCEPT IF")
 	for i, x := range a.Decision.Answers {
 		st := a.state(i, s)
-		rows := lo.Map(st.reasons, func(r backend.Reason, _ int) [3]string { return reasonCells(r) })
 		changes := a.Changes[i]
-		if x.Verdict.Kind == backend.Accept {
-			changes = nil
-		}
-		for j := range max(1, len(rows), len(changes)) {
+		for j := range max(1, len(st.reasons), len(changes)) {
 			name, verdict := lo.Ternary(j == 0, x.Backend, ""), lo.Ternary(j == 0, st.verdict, "")
 			change := lo.NthOrEmpty(changes, j)
 			if change != "" && j < len(changes)-1 {
 				change += ", and"
 			}
-			r := lo.NthOrEmpty(rows, j)
-			fmt.Fprintln(t, strings.TrimRight(strings.Join([]string{"  " + name, verdict, r[0], r[1], r[2], change}, "\t"), "\t"))
+			var r [3]string
+			if j < len(st.reasons) {
+				r = reasonCells(st.reasons[j])
+			}
+			fmt.Fprintf(t, "  %s\t%s\t%s\t%s\t%s\t%s\n", name, verdict, r[0], r[1], r[2], change)
 		}
 	}
 	_ = t.Flush() // a strings.Builder does not fail
+	for line := range strings.Lines(raw.String()) {
+		fmt.Fprintln(b, strings.TrimRight(line, " \n"))
+	}
 }
 
 func reasonCells(r backend.Reason) [3]string {

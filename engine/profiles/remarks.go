@@ -32,7 +32,11 @@ type remark struct {
 	Text         string
 }
 
+// holds reports whether a remark is to be made. Of a backend for another vendor's GPUs there is nothing to say.
 func (r remark) holds(v backend.Verdict, g collective.Group) bool {
+	if slices.ContainsFunc(v.Reasons, func(x backend.Reason) bool { return x.Code == backend.Platform }) {
+		return false
+	}
 	code := len(r.Codes) == 0 || slices.ContainsFunc(v.Reasons, func(x backend.Reason) bool { return slices.Contains(r.Codes, x.Code) })
 	arch := len(r.Capabilities) == 0 || lo.EveryBy(g.Ranks, func(x collective.Rank) bool {
 		return x.Device != nil && backend.HasCapability(r.Capabilities, x.Device.Capability)
