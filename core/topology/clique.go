@@ -2,7 +2,7 @@ package topology
 
 import "slices"
 
-// cliqueSteps bounds the search for the largest group: machines need a few hundred, made-up matrices any number.
+// cliqueSteps bounds the search for groups: machines need a few hundred, made-up matrices any number.
 const cliqueSteps = 20000
 
 // Groups are disjoint sets of two or more devices, by position, in which every pair is connected by a link of the
@@ -14,10 +14,11 @@ func Groups(links [][]Link, class Class) [][]int {
 	for i := range free {
 		free[i] = i
 	}
+	steps := 0
 	for {
-		c := clique{joined: func(a, b int) bool { return at(links, a, b).Class == class && at(links, b, a).Class == class }}
+		c := clique{steps: steps, joined: func(a, b int) bool { return at(links, a, b).Class == class && at(links, b, a).Class == class }}
 		c.grow(nil, free)
-		if len(c.best) < 2 {
+		if steps = c.steps; len(c.best) < 2 {
 			break
 		}
 		if !extensible(links, c.best, class) {

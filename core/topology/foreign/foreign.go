@@ -26,6 +26,15 @@ const (
 // maxBytes is the longest text that is read: far more than any machine prints.
 const maxBytes = 1 << 20
 
+// What no real text exceeds, so that a made-up one is read in bounded time.
+const (
+	maxDevices  = 256  // of a machine
+	maxColumns  = 512  // of a matrix
+	maxSections = 4096 // of a text
+	maxDepth    = 64   // of an XML
+	maxWarnings = 64
+)
+
 // Formats are the formats that Read knows.
 func Formats() []string {
 	return []string{TopoM, TopoMP, TopoP2P, NVLinkS, ListGPUs, NCCLXML, RCCLXML, ROCmSMI, AMDSMI, NPUSMI}
@@ -112,7 +121,7 @@ func (r Reading) groups(c topology.Class) [][]int {
 }
 
 func (r *Reading) warn(format string, args ...any) {
-	if w := fmt.Sprintf(format, args...); !slices.Contains(r.Warnings, w) {
+	if w := fmt.Sprintf(format, args...); len(r.Warnings) < maxWarnings && !slices.Contains(r.Warnings, w) {
 		r.Warnings = append(r.Warnings, w)
 	}
 }

@@ -64,13 +64,13 @@ func (s *scanner) singleGPU() (n, words int, ok bool) {
 		inside, tail, closed := strings.Cut(inside, "]")
 		n, ok := number(inside)
 		colon := tail == ":" || s.at(s.i+1).text == ":"
-		return n, 1, ok && closed && colon
+		return n, 1, ok && closed && colon && n < maxDevices
 	}
 	if t != "GPU" || s.i+1 >= len(s.toks) {
 		return 0, 0, false
 	}
 	w := s.toks[s.i+1].text
-	if n, ok := number(strings.TrimSuffix(w, ":")); ok {
+	if n, ok := number(strings.TrimSuffix(w, ":")); ok && n < maxDevices {
 		return n, 2, w[len(w)-1] == ':' || s.at(s.i+2).text == ":"
 	}
 	return 0, 0, false

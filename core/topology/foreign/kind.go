@@ -20,17 +20,19 @@ const (
 	namesKind  kind = "names"
 )
 
-// family is whose tool prints a kind; "" fits all.
+// family is the tool that prints a kind; "" fits all.
 func (k kind) family() string {
 	switch {
-	case k == numaKind || strings.HasPrefix(string(k), string(rocmKind)) || strings.HasPrefix(string(k), string(amdKind)):
-		return "AMD"
+	case k == numaKind || strings.HasPrefix(string(k), string(rocmKind)):
+		return "rocm-smi"
+	case strings.HasPrefix(string(k), string(amdKind)):
+		return "amd-smi" // it names GPUs by address, rocm-smi by number
 	case k == npuKind:
-		return "Huawei"
+		return "npu-smi"
 	case k == namesKind:
 		return ""
 	}
-	return "NVIDIA"
+	return "nvidia-smi"
 }
 
 func (s section) kind() kind {
@@ -85,7 +87,7 @@ type machine struct {
 	sections []section
 }
 
-// machines divides sections among machines: one prints each kind once, and all of one make.
+// machines divides sections among machines: one prints each kind once, with one tool.
 func machines(sections []section) []*machine {
 	var all []*machine
 	var m *machine

@@ -30,7 +30,7 @@ func (m *machine) reading(s *scanner) (r Reading, ok bool, err error) {
 			b.paths(t)
 		case strings.HasPrefix(string(k), string(p2pKind)):
 			b.p2p(t, strings.TrimSpace(strings.TrimPrefix(string(k), string(p2pKind))))
-		case k.family() == "AMD" && t != nil:
+		case (k.family() == "rocm-smi" || k.family() == "amd-smi") && t != nil:
 			b.figures(t, k)
 		case in != nil:
 			b.info(in, k)
@@ -178,8 +178,12 @@ func (b *builder) completeness(m matrix, format string) {
 		b.warn("the header does not fit the rows; the GPUs were counted by their rows")
 	}
 	switch {
+	case m.guessed:
+		b.Complete, b.more = Cut, true
+		b.warn("there is no header and there are more columns (%d) than rows of GPUs (%d): the others may be NICs, or GPUs whose rows are missing; paste the whole output of `%s`",
+			len(m.cols), len(m.devices), format)
 	case state == Cut:
-		b.Complete = Cut
+		b.Complete, b.more = Cut, b.more || m.heads == nil
 		b.warn("the text is cut: rows are missing or not whole (%s); paste the whole output of `%s`", names(missing), format)
 	case state == GPURows && b.Complete == Whole:
 		b.Complete = GPURows
@@ -208,7 +212,21 @@ func (b *builder) finish() {
 	if g.Peers != nil {
 		g.P2P = topology.Access(g.Peers, len(g.Devices))
 	}
+	if b.noNVLink() {
+		g.Multicast = topology.No
+	}
 	b.suspect()
+}
+
+// noNVLink reports whether every pair is known to have another link.
+func (r *Reading) noNVLink() bool {
+	links := r.Graph.Links
+	for l := range topology.Pairs(links, len(links)) {
+		if l.Class == topology.Unknown || l.Class == topology.NVLink {
+			return false
+		}
+	}
+	return len(links) > 1
 }
 
 // paths reads the matrix of `topo -mp` beside that of `topo -m`.

@@ -37,7 +37,7 @@ func newMatrix(t *table) matrix {
 // nameColumns gives columns names where the text has no header: a device is in the column of its own cell, and NVLink
 // only leads to devices.
 func (t *table) nameColumns() {
-	width, devices := 0, 0
+	width, devices, nvlink := 0, 0, false
 	own := map[int]label{}
 	for _, r := range t.rows {
 		width = max(width, len(r.cells))
@@ -48,6 +48,7 @@ func (t *table) nameColumns() {
 		}
 		for i, c := range r.cells {
 			if _, ok := links(c.text); ok {
+				nvlink = true
 				devices = max(devices, i+1)
 			}
 		}
@@ -65,6 +66,9 @@ func (t *table) nameColumns() {
 	for i := range t.rows {
 		t.rows[i].short = len(t.rows[i].cells) < width
 	}
+	last := &t.rows[len(t.rows)-1]
+	last.short = last.short || len(last.tail) == 0 && (len(t.rows) == 1 || len(t.rows[0].tail) > 0)
+	t.guessed = width > devices && !nvlink
 }
 
 // row is the row of a label; nil if it is missing.
@@ -87,13 +91,20 @@ func (m matrix) link(src source, from label, column int) topology.Link {
 	}
 	text := cellText(c)
 	if n, ok := links(text); ok {
-		r := m.row(from)
-		if r.short && column == len(r.cells)-1 && !delimited(src.text, c.end) {
-			return topology.Link{} // NV1 may be what is left of NV18
+		if m.doubtful(src, from, column) {
+			return topology.Link{}
 		}
 		return topology.Link{Class: topology.NVLink, Count: n}
 	}
 	return topology.Link{Class: classes[text]}
+}
+
+// doubtful reports whether a cell may have been cut: NV1 may be what is left of NV18 at the end of a matrix.
+func (m matrix) doubtful(src source, from label, column int) bool {
+	r := m.row(from)
+	last := r == &m.rows[len(m.rows)-1]
+	return (r.short || last) && len(r.tail) == 0 && column == len(r.cells)-1 && (r.short || len(m.tails) > 0 || r.cells[column].end == len(src.text)) &&
+		!delimited(src.text, r.cells[column].end)
 }
 
 // delimited reports whether a cell separator, not a line end, stands at a byte.

@@ -67,6 +67,12 @@ func system(sys *element) Reading {
 	}
 	r.nets(sys, gpus)
 	r.xmlNotes(sys, gpus, template)
+	if r.noNVLink() && r.Complete == Whole {
+		r.Graph.Multicast = topology.No
+	}
+	r.suspectLinks()
+	r.suspectCounts()
+	r.suspectPCIe()
 	return r
 }
 
@@ -76,7 +82,7 @@ func findGPUs(sys *element) (gpus []gpu, template bool) {
 	for _, e := range sys.all("gpu") {
 		gpus = append(gpus, gpu{pci: e.up("pci"), self: e, whole: e.closed})
 	}
-	if len(gpus) > 0 {
+	if gpus = gpus[:min(len(gpus), maxDevices)]; len(gpus) > 0 {
 		slices.SortStableFunc(gpus, func(a, b gpu) int {
 			x, okX := number(a.self.attrs["dev"])
 			y, okY := number(b.self.attrs["dev"])
@@ -94,7 +100,7 @@ func findGPUs(sys *element) (gpus []gpu, template bool) {
 		}
 	}
 	slices.SortStableFunc(gpus, func(a, b gpu) int { return strings.Compare(a.bus(), b.bus()) })
-	return gpus, true
+	return gpus[:min(len(gpus), maxDevices)], true
 }
 
 func (g gpu) bus() string {
@@ -194,7 +200,7 @@ const toSwitch = "0x068000"
 // link is the link of two GPUs: NVLink or XGMI between them, NVLinks of both to the same switches, else the path over
 // PCIe; unknown if the text does not hold all links of both.
 func link(a, b gpu, pcie topology.Link) topology.Link {
-	if a.self == nil || b.self == nil {
+	if a.self == nil || b.self == nil || !a.whole || !b.whole {
 		return topology.Link{}
 	}
 	direct := 0
@@ -218,9 +224,6 @@ func link(a, b gpu, pcie topology.Link) topology.Link {
 	if n := direct + through; n > 0 {
 		return topology.Link{Class: topology.NVLink, Count: n}
 	}
-	if !a.whole || !b.whole {
-		return topology.Link{}
-	}
 	return pcie
 }
 
@@ -239,6 +242,9 @@ func (g gpu) linksTo(target string) int {
 // nets reads the network devices.
 func (r *Reading) nets(sys *element, gpus []gpu) {
 	for _, e := range sys.all("net") {
+		if len(r.NICs) == maxDevices {
+			break
+		}
 		nic := NIC{Name: e.attrs["name"], Device: e.attrs["name"], Links: make([]topology.Link, len(gpus))}
 		for i, g := range gpus {
 			nic.Links[i] = path(e.up("pci"), g.pci)

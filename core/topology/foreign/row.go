@@ -12,17 +12,17 @@ func (s *scanner) cells(t *table, i int) (r row, next int, err error) {
 	i = s.firstCell(i)
 	t.figures = t.figures || !isCell(s.toks[i].text)
 	resumed := i
-	for i < len(s.toks) && (t.cols == nil || len(r.cells) < len(t.cols)) {
+	for i < len(s.toks) && len(r.cells) < maxColumns && (t.cols == nil || len(r.cells) < len(t.cols)) {
 		w := s.toks[i]
 		text := cellText(w)
 		switch {
 		case w.first && i != resumed:
-			start, ok := s.goesOn(r, i, func(word string) bool { return isCell(word) || t.figures && isFigure(word) })
+			start, ok := s.goesOn(r, i, func(word string) bool { return isCell(word) || t.figures && (isFigure(word) || isFlag(word)) })
 			if !ok {
 				return s.ended(t, r, i)
 			}
 			i, resumed = start, start
-		case isCell(text) || t.figures && isFigure(text) || t.cols != nil && blank(text):
+		case isCell(text) || t.figures && (isFigure(text) || isFlag(text)) || t.cols != nil && blank(text):
 			r.cells = append(r.cells, w)
 			i++
 		case t.cols == nil || deviceLabel(text).kind != noLabel:

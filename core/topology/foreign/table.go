@@ -16,6 +16,7 @@ type table struct {
 	command string // option of the nvidia-smi command above, such as "-m", "-mp", "-p2p r"; "" if there is none
 	legend  legend
 	misfit  bool // the header did not fit the rows
+	guessed bool // without a header, columns without rows may be NICs, or GPUs whose rows are missing
 	figures bool // cells are figures too
 }
 
@@ -58,7 +59,7 @@ type section struct {
 }
 
 func (s *scanner) run() error {
-	for s.i < len(s.toks) {
+	for s.i < len(s.toks) && len(s.sections) < maxSections {
 		if s.named() {
 			if err := s.devices(); err != nil {
 				return err
@@ -109,12 +110,14 @@ func (s *scanner) devices() error {
 	}
 	n := end - s.i
 	next := s.at(s.firstCell(end - 1))
-	figures := isFigure(next.text) && !next.first && (n > 1 || s.header != nil || s.table != nil && s.table.figures)
+	figures := (isFigure(next.text) || s.title != "" && isFlag(next.text)) && !next.first && (n > 1 || s.header != nil || s.table != nil && s.table.figures)
 	switch {
 	case next.text != "" && (isCell(next.text) || figures):
 		if n > 1 {
-			s.header = &header{heads: s.toks[s.i : end-1]}
-			s.header.name()
+			h := &header{heads: s.toks[s.i : end-1]}
+			if h.name(); !repeats(h.cols) && len(h.cols) <= maxColumns {
+				s.header = h
+			}
 		}
 		return s.row(end - 1)
 	case n > 1 || nicName(next.text).kind != noLabel || next.text == "CPU":
@@ -153,8 +156,8 @@ func (s *scanner) readHeader() {
 		h.heads = append(h.heads, t)
 		s.i++
 	}
-	if h.name(); repeats(h.cols) {
-		return // a sentence
+	if h.name(); repeats(h.cols) || len(h.cols) > maxColumns {
+		return // a sentence, or nonsense
 	}
 	s.header = h
 }
@@ -312,11 +315,11 @@ func cellText(t token) string { return strings.TrimSuffix(t.text, ",") }
 // that cannot be read.
 func (s *scanner) check(t *table, r row) (ok bool, err error) {
 	if r.label.kind == nicLabel || r.label.kind == noLabel || t.figures {
-		return true, nil
+		return !t.figures || t.cols != nil, nil
 	}
 	own := slices.IndexFunc(r.cells, isSelf)
 	if t.cols == nil {
-		return own >= 0 && own <= r.label.n, nil
+		return own >= 0 && (own == r.label.n || r.label.kind == busLabel), nil
 	}
 	column := s.column(t, r.label.name)
 	if own == column || own < 0 && len(r.cells) <= column {

@@ -99,7 +99,7 @@ func parts(word string) []string {
 	var found []string
 	for rest := word; rest != ""; {
 		n := piece(rest)
-		if n == 0 {
+		if n == 0 || n == len(word) {
 			return []string{word}
 		}
 		found, rest = append(found, rest[:n]), rest[n:]

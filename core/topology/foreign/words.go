@@ -49,7 +49,7 @@ func deviceLabel(word string) label {
 		kind = nicLabel
 	}
 	v, ok := number(s[n:])
-	if kind == noLabel || !ok || !detached(s[:n-3]) {
+	if kind == noLabel || !ok || v >= maxDevices || !detached(s[:n-3]) {
 		return label{}
 	}
 	return label{kind: kind, n: v, name: s[n-3:]}
@@ -161,13 +161,16 @@ func isCell(word string) bool {
 	return ok
 }
 
+// isFlag reports whether a word is a cell of amd-smi's tables of capabilities: true, false, coherent or not.
+func isFlag(word string) bool { return word == "T" || word == "F" || word == "C" || word == "NC" }
+
 // isFigure reports whether a word is a cell of the other tables of rocm-smi and amd-smi.
 func isFigure(word string) bool {
 	if blank(word) {
 		return true
 	}
 	switch word {
-	case "True", "False", "ENABLED", "DISABLED", "T", "F", "C", "NC", "SELF":
+	case "True", "False", "ENABLED", "DISABLED", "SELF":
 		return true
 	}
 	for i := range len(word) {

@@ -21,7 +21,7 @@ var elements = map[string]bool{"system": true, "cpu": true, "pci": true, "gpu": 
 // mistake, and texts are cut, quoted and have log lines between the tags.
 func readElements(text []byte) *element {
 	root := &element{}
-	for at, i := root, 0; ; {
+	for at, i, depth := root, 0, 0; depth <= maxDepth; {
 		open := bytes.IndexByte(text[i:], '<')
 		if open < 0 {
 			return root
@@ -41,6 +41,7 @@ func readElements(text []byte) *element {
 		case !elements[name]:
 		case closing:
 			at = at.end(name)
+			depth = at.depth()
 		default:
 			e := &element{name: name, parent: at}
 			n, whole, empty := e.attributes(rest[len(name):])
@@ -50,6 +51,7 @@ func readElements(text []byte) *element {
 			at.children = append(at.children, e)
 			if e.closed = empty; !empty {
 				at = e
+				depth++
 			}
 			i += len(name) + n
 			if !whole {
@@ -58,6 +60,15 @@ func readElements(text []byte) *element {
 			}
 		}
 	}
+	return root
+}
+
+func (e *element) depth() int {
+	n := 0
+	for ; e.parent != nil; e = e.parent {
+		n++
+	}
+	return n
 }
 
 // tagName is the name that a tag begins with.
