@@ -4,12 +4,10 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"strings"
 
 	"github.com/samber/lo"
 	"github.com/spf13/cobra"
 
-	"github.com/weir-project/weir/core/topology"
 	"github.com/weir-project/weir/engine/config"
 	"github.com/weir-project/weir/engine/discover"
 	"github.com/weir-project/weir/engine/explain"
@@ -28,7 +26,8 @@ func (a *app) explain() *cobra.Command {
 what was observed and what is required, and what would have to be different. Nothing is run.
 
 The group is of this machine, or of one that you describe: paste what nvidia-smi topo -m (or another tool, see weir topo)
-prints into --topo -, give its file, or name a preset (` + strings.Join(topology.Presets(), ", ") + `).
+prints into --topo -, give its file, or name a preset:
+` + presetNames() + `.
 Backends are those of the plugins (profile weir), or what SGLang and vLLM would ask of theirs (profiles sglang, vllm).
 
 ` + explainExitCodes,

@@ -189,7 +189,8 @@ func TestQuestionsThatCannotBe(t *testing.T) {
 }
 
 func TestPresetsCanAllBeExplained(t *testing.T) {
-	for _, name := range topology.Presets() {
+	for _, preset := range topology.Presets() {
+		name := preset.Name
 		s, err := asked(t, "--topo "+name)
 		if err != nil {
 			t.Errorf("%s: %v", name, err)

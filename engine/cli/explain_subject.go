@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -95,7 +96,7 @@ func withFile(stdin io.Reader, name string, use func(io.Reader) error) error {
 	}
 	f, err := os.Open(name)
 	if errors.Is(err, os.ErrNotExist) {
-		return fmt.Errorf("there is no file %q; presets are %s", name, strings.Join(topology.Presets(), ", "))
+		return fmt.Errorf("there is no file %q; presets are %s", name, presetNames())
 	}
 	if err != nil {
 		return err
@@ -105,6 +106,10 @@ func withFile(stdin io.Reader, name string, use func(io.Reader) error) error {
 		return fmt.Errorf("%s: %w", name, err)
 	}
 	return nil
+}
+
+func presetNames() string {
+	return strings.Join(lo.Map(topology.Presets(), func(p topology.PresetMachine, _ int) string { return p.Name }), ", ")
 }
 
 // setVendor says whose GPUs a tool prints.
@@ -133,16 +138,7 @@ func (s *subject) complete() error {
 	}
 	s.machine.Devices = slices.Clone(s.machine.Devices)
 	for i := range s.machine.Devices {
-		d := &s.machine.Devices[i]
-		if s.question.capability != "" {
-			s.foreign, d.Capability = true, s.question.capability
-		}
-		if _, err := strconv.ParseFloat(d.Capability, 64); err == nil && d.Vendor == "" {
-			d.Vendor = "nvidia"
-		}
-		if strings.HasPrefix(d.Capability, "gfx") {
-			d.Vendor = lo.CoalesceOrEmpty(d.Vendor, "amd")
-		}
+		s.identify(&s.machine.Devices[i])
 	}
 	if s.question.hosts > 1 {
 		s.foreign = true
@@ -151,6 +147,18 @@ func (s *subject) complete() error {
 		return s.hostGroup()
 	}
 	return s.gpuGroup()
+}
+
+// identify fills in what a device's name, or the command line, says of it.
+func (s *subject) identify(d *topology.Device) {
+	if c := s.question.capability; c != "" {
+		s.foreign, d.Capability = true, c
+	}
+	d.Capability = cmp.Or(d.Capability, topology.CapabilityOf(d.Name))
+	d.Vendor = cmp.Or(d.Vendor, topology.VendorOf(d.Name))
+	if d.Vendor == "" && d.Capability != "" {
+		d.Vendor = lo.Ternary(strings.HasPrefix(d.Capability, "gfx"), "amd", "nvidia")
+	}
 }
 
 func (s *subject) asksOfGPUs() bool {
