@@ -76,6 +76,9 @@ func changes(c dispatch.Candidate, req backend.Request, v backend.Verdict) []str
 	if lo.SomeBy(v.Reasons, func(r backend.Reason) bool { return r.Code == backend.DisabledByUser && r.Required == "" }) {
 		gates = append(gates, "the configuration did not disable it")
 	}
+	if lo.SomeBy(v.Reasons, func(r backend.Reason) bool { return r.Code == backend.Platform }) {
+		return nil // for another machine altogether
+	}
 	check := c.Info.Check(req)
 	needed := c.Info.Requirements.WouldAccept(req)
 	switch {
