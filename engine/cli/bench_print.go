@@ -10,14 +10,13 @@ import (
 	"github.com/weir-project/weir/core/collective"
 	"github.com/weir-project/weir/core/dispatch"
 	"github.com/weir-project/weir/engine/bench"
-	"github.com/weir-project/weir/engine/explain"
 	"github.com/weir-project/weir/engine/plot"
 )
 
 // print prints what has not been printed while it was measured.
 func (j *benchJob) print(start, end time.Time) error {
 	if j.flags.format == "json" {
-		return explain.Encode(j.app.stdout, j.document(start, end))
+		return encodeJSON(j.app.stdout, j.document(start, end))
 	}
 	out := j.app.stdout
 	if j.flags.all {

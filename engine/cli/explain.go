@@ -59,7 +59,7 @@ func (a *app) explainQuestion(c *cobra.Command, q *question) (err error) {
 	if err != nil {
 		return usageError{err}
 	}
-	if err := s.readTopology(c.InOrStdin(), q.topo); err != nil {
+	if err := s.readTopology(c.Context(), c.InOrStdin()); err != nil {
 		return usageError{err}
 	}
 	var e *engine
@@ -69,14 +69,14 @@ func (a *app) explainQuestion(c *cobra.Command, q *question) (err error) {
 		}
 		defer func() { err = firstError(err, e.close()) }()
 		if s.live() {
-			s.machine = e.topology
+			s.setLive(e.topology)
 		}
 	} else {
 		if _, err := a.load(c); err != nil { // a wrong configuration is said even if nothing of it is needed
 			return err
 		}
 		if s.live() {
-			s.machine = discover.Live()
+			s.setLive(discover.Live())
 		}
 	}
 	if err := s.complete(); err != nil {

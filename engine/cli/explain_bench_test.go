@@ -46,7 +46,7 @@ func BenchmarkExplain(b *testing.B) {
 				if err != nil {
 					b.Fatal(err)
 				}
-				if err := s.readTopology(strings.NewReader(text), q.topo); err != nil {
+				if err := s.readTopology(b.Context(), strings.NewReader(text)); err != nil {
 					b.Fatal(err)
 				}
 				if err := s.complete(); err != nil {

@@ -20,7 +20,7 @@ import (
 // question is what `weir explain` is asked, as it was typed.
 type question struct {
 	topo, devices, capability, p2p, multicast string
-	ranks, hosts                              int
+	machine, ranks, hosts                     int
 	memory, dataType, op                      string
 	captured                                  bool
 	sizes                                     []string
@@ -35,6 +35,7 @@ type question struct {
 
 func (q *question) flags(f *pflag.FlagSet) {
 	f.StringVar(&q.topo, "topo", "", "a machine that is not this one: a `file`, - for standard input, or a preset")
+	f.IntVar(&q.machine, "machine", 0, "`number` of the machine in a text that holds several, from 1 (default the first, with a warning)")
 	f.StringVar(&q.devices, "devices", "", "the group's GPUs by their `numbers` in the matrix, such as 0,1,4,5 (default all)")
 	f.IntVar(&q.ranks, "ranks", 0, "`number` of ranks of the group (default one for each GPU, 8 without)")
 	f.IntVar(&q.hosts, "hosts", 1, "`number` of hosts like this that the group spans, each with the same GPUs")
@@ -81,6 +82,9 @@ func (q *question) checkArgs(f *pflag.FlagSet, args []string) error {
 			return errors.New("--trace: the name of the file is empty")
 		}
 		return alone("trace")
+	}
+	if f.Changed("machine") && !f.Changed("topo") {
+		return errors.New("--machine says which machine of a text; give --topo too")
 	}
 	for _, pair := range [][2]string{{"bytes", "tokens"}, {"hidden", "model"}, {"bytes", "model"}, {"profile", "compare"}} {
 		if f.Changed(pair[0]) && f.Changed(pair[1]) {

@@ -31,7 +31,7 @@ func asked(t *testing.T, line string) (*subject, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := s.readTopology(strings.NewReader(cube), q.topo); err != nil {
+	if err := s.readTopology(t.Context(), strings.NewReader(cube)); err != nil {
 		return nil, err
 	}
 	return s, s.complete()
@@ -161,6 +161,8 @@ func TestQuestionsThatCannotBe(t *testing.T) {
 		"--capability sm_90":                        `"sm_90" is no compute capability`,
 		"--p2p maybe":                               `--p2p: "maybe", want one of none, reported, verified`,
 		"--multicast maybe":                         `--multicast: "maybe", want one of yes, no`,
+		"--machine 2":                               "give --topo too",
+		"--topo - --machine 2":                      "--machine: standard input holds 1, there is no number 2",
 		"--topo 8xPCIe --devices 0,8":               "--devices: there is no GPU8 in the topology; it has 0, 1, 2, 3, 4, 5, 6, 7",
 		"--topo - --devices 0":                      "--devices: there is no GPU0 in the topology; it has 2, 3, 6",
 		"--topo 8xPCIe --devices 1,1":               "--devices: 1 stands twice",
@@ -171,7 +173,7 @@ func TestQuestionsThatCannotBe(t *testing.T) {
 		"--topo 8xPCIe --devices 0,1 --ranks 3":     "--ranks 3 and 2 devices on 1 hosts do not go together",
 		"--topo 8xPCIe --ranks 9":                   "the topology has 8 GPUs, not 9; for more give --hosts",
 		"--topo 8xPCIe --ranks 3 --hosts 2":         "--ranks 3 cannot be divided evenly over 2 hosts",
-		"--topo 9xPCIe":                             `there is no file "9xPCIe"; presets are`,
+		"--topo 9xPCIe":                             "there is no file 9xPCIe, and unknown topology",
 		"--topo " + prose:                           prose + ": line 1, column 1: ",
 		"8xPCIe":                                    `unexpected argument "8xPCIe"; a topology is given with --topo`,
 		"--diff old.json":                           "weir explain --diff OLD.json NEW.json",

@@ -3,7 +3,6 @@ package cli
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -52,58 +51,51 @@ type subject struct {
 // live reports whether the machine is this one.
 func (s *subject) live() bool { return s.question.topo == "" }
 
-// maxTopology is the longest topology that is read, in bytes.
-const maxTopology = 4 << 20
-
 // readTopology reads what --topo names; nothing without it.
-func (s *subject) readTopology(stdin io.Reader, name string) error {
+func (s *subject) readTopology(ctx context.Context, stdin io.Reader) error {
+	name := s.question.topo
 	if name == "" {
 		s.source, s.whole = "this machine", "unknown"
 		return nil
 	}
 	s.foreign = true
-	if g, err := topology.Preset(name); err == nil {
-		s.machine, s.source, s.whole = g, "preset "+name, "yes"
-		return nil
+	r, err := readTopology(ctx, name, s.question.machine, stdin)
+	if err != nil {
+		return err
 	}
-	return withFile(stdin, name, func(r io.Reader) error {
-		text, err := io.ReadAll(io.LimitReader(r, maxTopology))
-		if err != nil {
-			return err
-		}
-		reading, err := foreign.Read(text)
-		if err != nil {
-			return err
-		}
-		s.machine, s.source = reading.Graph, lo.Ternary(name == "-", "standard input", name)
-		s.format, s.warnings = strings.Join(reading.Formats, " and "), reading.Warnings
-		s.whole = lo.Ternary(reading.Complete == foreign.Cut, "no", "yes")
-		s.setVendor(reading.Formats)
-		if len(s.machine.Devices) == 0 {
-			return errors.New(strings.Join(append([]string{"the text names no GPUs"}, reading.Warnings...), "; "))
-		}
-		return nil
-	})
+	s.machine, s.warnings = r.Graph, r.Warnings
+	s.whole = lo.Ternary(r.Complete == foreign.Cut, "no", "yes")
+	s.source, s.format = lo.Ternary(name == "-", "standard input", name), strings.Join(r.Formats, " and ")
+	if strings.HasPrefix(r.Format(), "preset ") {
+		s.source, s.format = r.Format(), ""
+	}
+	s.setVendor(r.Formats)
+	if len(s.machine.Devices) == 0 {
+		return fmt.Errorf("%s: %s", s.source, strings.Join(append([]string{"the text names no GPUs"}, r.Warnings...), "; "))
+	}
+	return nil
+}
+
+// setLive takes this machine.
+func (s *subject) setLive(g topology.Graph) {
+	r := ofGraph(s.source, g)
+	s.machine = g
+	s.warnings, _ = lo.Difference(r.Warnings, g.Notes) // the notes stand with the machine's description
 }
 
 // withFile opens a file, or standard input for "-". Errors name it.
 func withFile(stdin io.Reader, name string, use func(io.Reader) error) error {
-	if name == "-" {
-		if err := use(stdin); err != nil {
-			return fmt.Errorf("standard input: %w", err)
+	source := stdin
+	if name != "-" {
+		f, err := os.Open(name)
+		if err != nil {
+			return err
 		}
-		return nil
+		defer f.Close()
+		source = f
 	}
-	f, err := os.Open(name)
-	if errors.Is(err, os.ErrNotExist) {
-		return fmt.Errorf("there is no file %q; presets are %s", name, presetNames())
-	}
-	if err != nil {
-		return err
-	}
-	defer f.Close()
-	if err := use(f); err != nil {
-		return fmt.Errorf("%s: %w", name, err)
+	if err := use(source); err != nil {
+		return fmt.Errorf("%s: %w", lo.Ternary(name == "-", "standard input", name), err)
 	}
 	return nil
 }

@@ -111,5 +111,7 @@ func writePluginsJSON(w io.Writer, all []pluginhost.Status) error {
 		}
 		return j
 	})
-	return explain.Encode(w, map[string]any{"plugins": list})
+	return encodeJSON(w, map[string]any{"plugins": list})
 }
+
+func encodeJSON(w io.Writer, v any) error { return explain.Encode(w, v) }

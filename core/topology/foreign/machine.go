@@ -215,7 +215,7 @@ func (b *builder) finish() {
 	if b.noNVLink() {
 		g.Multicast = topology.No
 	}
-	b.suspect()
+	b.Check()
 }
 
 // noNVLink reports whether every pair is known to have another link.

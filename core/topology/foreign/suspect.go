@@ -10,8 +10,9 @@ import (
 	"github.com/weir-project/weir/core/topology"
 )
 
-// suspect warns of what a text shows that is contradictory, hidden, or looks like a fault of the machine.
-func (r *Reading) suspect() {
+// Check adds warnings of what a reading shows that is contradictory, hidden, or looks like a fault of the machine. Read has
+// done so; it is for graphs from elsewhere.
+func (r *Reading) Check() {
 	if r.printed != nil {
 		r.warn("`topo -mp` hides NVLink: the classes are those of the PCIe paths, and whether GPUs have NVLink is unknown; run `nvidia-smi topo -m`")
 	}
