@@ -67,7 +67,7 @@ func system(sys *element) Reading {
 	}
 	r.nets(sys, gpus)
 	r.xmlNotes(sys, gpus, template)
-	if r.noNVLink() && r.Complete == Whole {
+	if topology.AnyNVLink(r.Graph.Links) == topology.No && r.Complete == Whole {
 		r.Graph.Multicast = topology.No
 	}
 	r.suspectLinks()
