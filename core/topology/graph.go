@@ -15,6 +15,8 @@ type Device struct {
 	Capability  string // CUDA compute capability such as "9.0", or AMD's architecture such as "gfx942"; "" if not known
 	NUMA        string // NUMA node as printed by its source; "" if absent
 	CPUAffinity string // CPUs near it, as printed by its source; "" if absent
+
+	MIG []string // UUIDs of its parts, if it is divided and they are known
 }
 
 // Host is the processor side of a machine.
@@ -85,6 +87,24 @@ func FullNVLink(links [][]Link) Answer {
 			answer = NotKnown
 		default:
 			return No
+		}
+	}
+	return answer
+}
+
+// AnyNVLink says whether a pair is connected by NVLink: unknown if none is known to be and a pair is not known, or there
+// is no pair.
+func AnyNVLink(links [][]Link) Answer {
+	if len(links) < 2 {
+		return NotKnown
+	}
+	answer := No
+	for l := range Pairs(links, len(links)) {
+		switch l.Class {
+		case NVLink:
+			return Yes
+		case Unknown:
+			answer = NotKnown
 		}
 	}
 	return answer

@@ -20,9 +20,7 @@ import (
 // Text writes the matrix with the link classes, what holds for the whole machine, and the warnings.
 func Text(w io.Writer, r foreign.Reading) error {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s: %s%s\n", strings.Join(r.Formats, ", "), devices(r), map[foreign.Completeness]string{
-		foreign.Cut: "; the text is cut", foreign.GPURows: "; the rows of the NICs are cut",
-	}[r.Complete])
+	fmt.Fprintf(&b, "%s: %s%s\n", strings.Join(r.Formats, ", "), devices(r), incomplete(r))
 	if g := r.Graph; g.Host != (topology.Host{}) {
 		fmt.Fprintf(&b, "host: %s\n", host(g.Host))
 	}
@@ -40,6 +38,19 @@ func Text(w io.Writer, r foreign.Reading) error {
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
+}
+
+// incomplete says what is missing.
+func incomplete(r foreign.Reading) string {
+	switch {
+	case r.Complete == foreign.GPURows:
+		return "; the rows of the NICs are cut"
+	case r.Complete == foreign.Whole || len(r.Graph.Devices) == 0:
+		return ""
+	case slices.Contains(foreign.Formats(), r.Format()):
+		return "; the text is cut"
+	}
+	return "; there may be more"
 }
 
 func host(h topology.Host) string {

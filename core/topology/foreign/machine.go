@@ -212,21 +212,10 @@ func (b *builder) finish() {
 	if g.Peers != nil {
 		g.P2P = topology.Access(g.Peers, len(g.Devices))
 	}
-	if b.noNVLink() {
+	if topology.AnyNVLink(g.Links) == topology.No {
 		g.Multicast = topology.No
 	}
 	b.Check()
-}
-
-// noNVLink reports whether every pair is known to have another link.
-func (r *Reading) noNVLink() bool {
-	links := r.Graph.Links
-	for l := range topology.Pairs(links, len(links)) {
-		if l.Class == topology.Unknown || l.Class == topology.NVLink {
-			return false
-		}
-	}
-	return len(links) > 1
 }
 
 // paths reads the matrix of `topo -mp` beside that of `topo -m`.

@@ -67,7 +67,7 @@ func system(sys *element) Reading {
 	}
 	r.nets(sys, gpus)
 	r.xmlNotes(sys, gpus, template)
-	if r.noNVLink() && r.Complete == Whole {
+	if topology.AnyNVLink(r.Graph.Links) == topology.No && r.Complete == Whole {
 		r.Graph.Multicast = topology.No
 	}
 	r.suspectLinks()
@@ -203,37 +203,42 @@ func link(a, b gpu, pcie topology.Link) topology.Link {
 	if a.self == nil || b.self == nil || !a.whole || !b.whole {
 		return topology.Link{}
 	}
+	if a.host() != b.host() {
+		return topology.Link{} // bus ids of two hosts say nothing
+	}
 	direct := 0
-	through := 0
 	for _, e := range a.self.children {
 		count, ok := number(e.attrs["count"])
-		if !ok {
+		if !ok || strings.ToLower(e.attrs["target"]) != b.bus() {
 			continue
 		}
-		target := strings.ToLower(e.attrs["target"])
-		switch {
-		case target == b.bus() && e.name == "xgmi":
+		switch e.name {
+		case "xgmi":
 			return topology.Link{Class: topology.XGMI, Count: count}
-		case e.name != "nvlink":
-		case target == b.bus():
+		case "nvlink":
 			direct += count
-		case strings.HasPrefix(e.attrs["tclass"], toSwitch):
-			through += min(count, b.linksTo(target))
 		}
 	}
-	if n := direct + through; n > 0 {
+	if n := max(direct, min(a.toSwitches(), b.toSwitches())); n > 0 {
 		return topology.Link{Class: topology.NVLink, Count: n}
 	}
 	return pcie
 }
 
-func (g gpu) linksTo(target string) int {
+// host is the host whose processor a GPU hangs at.
+func (g gpu) host() string {
+	if cpu := g.cpu(); cpu != nil {
+		return cpu.attrs["host_hash"]
+	}
+	return ""
+}
+
+// toSwitches is the number of a GPU's NVLinks to NVSwitches, each of which every GPU of a host is linked with.
+func (g gpu) toSwitches() int {
 	n := 0
 	for _, e := range g.self.children {
-		if e.name == "nvlink" && strings.ToLower(e.attrs["target"]) == target {
-			if count, ok := number(e.attrs["count"]); ok {
-				n += count
-			}
+		if count, ok := number(e.attrs["count"]); ok && e.name == "nvlink" && strings.HasPrefix(e.attrs["tclass"], toSwitch) {
+			n += count
 		}
 	}
 	return n
