@@ -16,6 +16,7 @@ type Code string
 
 // The findings.
 const (
+	Divided            Code = "MIG"
 	P2PNotProven       Code = "P2P_NOT_PROVEN"
 	P2PAbsent          Code = "P2P_ABSENT"
 	ACSOrIOMMU         Code = "ACS_OR_IOMMU"
@@ -34,7 +35,7 @@ const (
 // Codes lists every code in the order in which findings are given.
 func Codes() []Code {
 	return []Code{
-		SeveralHosts, LinksUnknown, CapabilityUnknown, IndexIsNotIdentity, PartialNVLink, NoNVSwitch, MulticastNotProven,
+		SeveralHosts, Divided, LinksUnknown, CapabilityUnknown, IndexIsNotIdentity, PartialNVLink, NoNVSwitch, MulticastNotProven,
 		P2PAbsent, P2PNotProven, ACSOrIOMMU, SilentCorruption, NCCLMayHang, SelfTest,
 	}
 }
@@ -52,6 +53,7 @@ type Subject struct {
 	Positions []int            // of the group's devices in Machine; nil: all of them
 	Group     collective.Group // with what was told beside the machine
 	Class     collective.Class
+	Divided   bool // GPUs are divided (MIG), and the group's ranks may have parts of them
 }
 
 // Findings are what is to be said of the group, in the order of Codes. Groups without GPUs have none.
@@ -64,7 +66,7 @@ func Findings(s Subject) []Finding {
 	}
 	var all []Finding
 	for _, find := range []func(Subject) []Finding{
-		severalHosts, linksUnknown, capabilityUnknown, indexIsNotIdentity, partialNVLink, multicast, peers, selfTest,
+		severalHosts, divided, linksUnknown, capabilityUnknown, indexIsNotIdentity, partialNVLink, multicast, peers, selfTest,
 	} {
 		all = append(all, find(s)...)
 	}
@@ -80,6 +82,16 @@ func severalHosts(s Subject) []Finding {
 		SeveralHosts, fmt.Sprintf("the group is on %d hosts, and one host's matrix says nothing of the GPUs of another", n),
 		"GPUs of several hosts are one NVLink domain only if all report the same fabric cluster and clique id: compare " +
 			"`nvidia-smi -q | grep -A 4 Fabric` on each host",
+	}}
+}
+
+func divided(s Subject) []Finding {
+	if !s.Divided {
+		return nil
+	}
+	return []Finding{{
+		Divided, "MIG is on: a part of a divided GPU has no NVLink and no peer-to-peer access, whatever the matrix shows for the whole GPU",
+		"use whole GPUs (`nvidia-smi -mig 0` as root) for what all-reduces; where the group's GPUs are whole, say --p2p reported",
 	}}
 }
 

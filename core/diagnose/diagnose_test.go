@@ -97,6 +97,7 @@ func TestFindings(t *testing.T) {
 		want    []diagnose.Code
 	}{
 		{"host memory", of(t, uniform(4, "9.0", "SYS"), nil, host), nil},
+		{"parts of GPUs", of(t, uniform(2, "9.0", "NV18"), nil, p2p(topology.P2PNone), func(s *diagnose.Subject) { s.Divided = true }), []diagnose.Code{diagnose.Divided, diagnose.MulticastNotProven, diagnose.P2PAbsent}},
 		{"one GPU", of(t, uniform(1, "9.0", "SYS"), nil), nil},
 		{"PCIe, P2P unknown", of(t, uniform(2, "9.0", "PXB"), nil), []diagnose.Code{notProven, acs, hang, test}},
 		{"PCIe, P2P reported", of(t, uniform(2, "12.0", "PHB"), nil, p2p(topology.P2PReported)), []diagnose.Code{notProven, acs, corrupt, hang, test}},

@@ -211,3 +211,24 @@ func TestPresetsCanAllBeExplained(t *testing.T) {
 		}
 	}
 }
+
+// TestDividedGPUs: `nvidia-smi -L` shows that MIG is on, the matrix does not.
+func TestDividedGPUs(t *testing.T) {
+	paste := filepath.Join(t.TempDir(), "paste.txt")
+	text := "\tGPU0\tGPU1\tCPU Affinity\tNUMA Affinity\nGPU0\t X \tNV12\t0-23\t0\nGPU1\tNV12\t X \t0-23\t0\n\n" +
+		"GPU 0: NVIDIA A100-SXM4-40GB (UUID: GPU-5d5ba0d6-d33d-2b2c-524d-9e3d8d2b8a77)\n" +
+		"  MIG 1g.5gb      Device  0: (UUID: MIG-c6d4f1ef-42e4-5de3-91c7-45d71c87eb3f)\n" +
+		"GPU 1: NVIDIA A100-SXM4-40GB (UUID: GPU-6d5ba0d6-d33d-2b2c-524d-9e3d8d2b8a77)\n"
+	if err := os.WriteFile(paste, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for line, want := range map[string]topology.P2P{"": topology.P2PNone, " --p2p reported": topology.P2PReported} {
+		s, err := asked(t, "--topo "+paste+line)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if s.group.P2P != want || s.group.Ranks[0].Device.Capability != "8.0" || !s.divided() {
+			t.Errorf("%q: P2P %s, capability %q, divided %v", line, s.group.P2P, s.group.Ranks[0].Device.Capability, s.divided())
+		}
+	}
+}
