@@ -179,3 +179,24 @@ func TestDecodeReadsWhatEncodeWrites(t *testing.T) {
 		}
 	}
 }
+
+// FuzzDecode: whatever a file holds, reading and comparing it ends in an answer or an error.
+func FuzzDecode(f *testing.F) {
+	var good bytes.Buffer
+	if err := explain.Encode(&good, answer(48).JSON()); err != nil {
+		f.Fatal(err)
+	}
+	f.Add(good.String())
+	f.Add(`{"chosen":[{"min":-5,"max":-9,"multiple":-1}],"request":{"dtype":"x"},"group":{"world_size":1}}`)
+	f.Add(`{"chosen":[{"min":9223372036854775807,"max":9223372036854775807}],"request":{"dtype":"x"},"group":{"world_size":1}}`)
+	f.Fuzz(func(t *testing.T, text string) {
+		x, err := explain.Decode(strings.NewReader(text))
+		if err != nil {
+			return
+		}
+		if d := explain.Diff(x, x); d.Changed() {
+			t.Errorf("an answer differs from itself: %+v", d)
+		}
+		explain.Diff(x, answer().JSON())
+	})
+}

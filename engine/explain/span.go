@@ -101,6 +101,17 @@ func (a Answer) state(i int, s Span) state {
 	return state{verdict: "accept"}
 }
 
+// undecided are the backends before the chosen ones whose verdict is unknown.
+func (a Answer) undecided(s Span) []string {
+	first := len(a.Decision.Answers)
+	if len(s.Choices) > 0 {
+		first = s.Choices[0].Index
+	}
+	return lo.FilterMap(a.Decision.Answers[:first], func(x dispatch.Answer, _ int) (string, bool) {
+		return x.Backend, x.Verdict.Kind == backend.Unknown
+	})
+}
+
 func overlaps(ranges []backend.Range, s backend.Range) bool {
 	return lo.SomeBy(ranges, func(r backend.Range) bool { return r.Min <= s.Max && s.Min <= r.Max })
 }

@@ -21,6 +21,9 @@ func (a Answer) Text(w io.Writer) error {
 	a.sizes(&b)
 	for _, s := range a.Spans() {
 		fmt.Fprintf(&b, "\n%s: %s\n", s.name(), a.Chosen(s.Choices))
+		if open := a.undecided(s); len(open) > 0 {
+			fmt.Fprintf(&b, "  (or, if what is unknown turns out well: %s)\n", strings.Join(open, ", "))
+		}
 		a.table(&b, s)
 	}
 	a.beside(&b)

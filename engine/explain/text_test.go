@@ -66,6 +66,7 @@ model:    kimi-k2.5, hidden size 7168, 122 all-reduces a pass
 1 MiB (73 tokens): nccl
 
 1 B to 64 KiB, asked 14 KiB (1 token), 28 KiB (2 tokens): staged
+  (or, if what is unknown turns out well: two-shot)
   BACKEND   VERDICT  REASON             OBSERVED                                             REQUIRED              WOULD ACCEPT IF
   two-shot  unknown  PROBE_UNAVAILABLE  peer-to-peer access reported, proof unknown          verified              P2P were verified
   one-shot  decline  WORLD_SIZE         4                                                    2, 8                  every pair were linked by NVLink, and
@@ -74,6 +75,7 @@ model:    kimi-k2.5, hidden size 7168, 122 all-reduces a pass
   nccl      accept
 
 65537 B and more, asked 1 MiB (73 tokens): nccl
+  (or, if what is unknown turns out well: two-shot)
   BACKEND   VERDICT  REASON             OBSERVED                                             REQUIRED              WOULD ACCEPT IF
   two-shot  unknown  PROBE_UNAVAILABLE  peer-to-peer access reported, proof unknown          verified              P2P were verified
   one-shot  decline  WORLD_SIZE         4                                                    2, 8                  every pair were linked by NVLink, and

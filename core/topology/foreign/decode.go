@@ -29,7 +29,7 @@ func (s source) fail(offset int, text string) *Error {
 // tags of web pages, and turns HTML entities, \t and \n spelled out, line ends of other systems and typographic blanks
 // and dashes into what they stand for.
 func decode(text []byte) source {
-	d := decoder{in: text, source: source{text: make([]byte, 0, len(text)), at: make([]int32, 0, len(text)), orig: text}}
+	d := decoder{in: text, mail: bytes.Contains(text, []byte("=09")) || bytes.Contains(text, []byte("=3D")), marked: bytes.Count(text, []byte("$\n")) > 2, source: source{text: make([]byte, 0, len(text)), at: make([]int32, 0, len(text)), orig: text}}
 	for d.i < len(d.in) {
 		d.step()
 	}
@@ -38,8 +38,10 @@ func decode(text []byte) source {
 
 type decoder struct {
 	source
-	in []byte
-	i  int
+	in     []byte
+	i      int
+	mail   bool // quoted-printable, of an e-mail
+	marked bool // tabs and line ends are written out, as cat -A does
 }
 
 // put writes s for the next n bytes of the input.
@@ -61,6 +63,8 @@ func (d *decoder) step() {
 		d.put("\n", 1)
 	case c == 0x1b || c == '\\' || c == '^' || c == '[':
 		d.escape(rest)
+	case c == '=' && d.mail || c == '$' && d.marked:
+		d.written(rest)
 	case c == '&':
 		s, n := entity(rest)
 		d.put(s, n)
@@ -79,6 +83,26 @@ func (d *decoder) step() {
 	}
 }
 
+// written decodes what e-mails and cat -A write for tabs, blanks and line ends.
+func (d *decoder) written(rest []byte) {
+	switch {
+	case bytes.HasPrefix(rest, []byte("=09")):
+		d.put("\t", 3)
+	case bytes.HasPrefix(rest, []byte("=20")):
+		d.put(" ", 3)
+	case bytes.HasPrefix(rest, []byte("=3D")):
+		d.put("=", 3)
+	case bytes.HasPrefix(rest, []byte("=\n")):
+		d.i += 2
+	case bytes.HasPrefix(rest, []byte("=\r\n")):
+		d.i += 3
+	case bytes.HasPrefix(rest, []byte("$\n")) || bytes.HasPrefix(rest, []byte("$\r\n")) || len(rest) == 1 && rest[0] == '$':
+		d.i++
+	default:
+		d.put(string(rest[:1]), 1)
+	}
+}
+
 // spelled are ways in which the escape byte is written out, and other escapes of strings in logs.
 var spelled = []struct{ from, to string }{
 	{`\u001b`, "\x1b"},
@@ -88,11 +112,21 @@ var spelled = []struct{ from, to string }{
 	{`\033`, "\x1b"},
 	{`\e[`, "\x1b["},
 	{"^[[", "\x1b["},
+	{"^I", "\t"},
+	{`\\u003c`, "<"},
+	{`\\u003e`, ">"},
+	{`\\u0026`, "&"},
+	{`\u0026`, "&"},
+	{`\\u001b`, "\x1b"},
+	{`\\r\\n`, "\n"},
+	{`\\n`, "\n"},
+	{`\\t`, "\t"},
+	{`\\\"`, `'`}, // of a string within a string
 	{`\r\n`, "\n"},
 	{`\n`, "\n"},
 	{`\r`, ""},
 	{`\t`, "\t"},
-	{`\"`, `"`},
+	{`\"`, `'`},
 	{`\|`, "|"},
 	{`\_`, "_"},
 	{`\u0009`, "\t"},
@@ -253,6 +287,8 @@ func plain(r rune, b []byte) string {
 		return "|"
 	case r == '“' || r == '”' || r == '‘' || r == '’':
 		return `"`
+	case r == '→' || r == '␉':
+		return "\t"
 	case r == '✕' || r == '×' || r == '✖':
 		return "X"
 	case r == utf8.RuneError:

@@ -155,7 +155,7 @@ func ReadAll(text []byte) ([]Reading, error) {
 	if len(text) > maxBytes {
 		return nil, &Error{1, 1, fmt.Sprintf("the text has %d bytes, at most %d are read; paste only the topology", len(text), maxBytes)}
 	}
-	src := decode(text).unwrap()
+	src := decode(text).unquote().unwrap()
 	readings, err := readTables(src)
 	if err != nil {
 		return nil, err

@@ -171,9 +171,98 @@ var always = []manner{
 		return "Hi, GPU0 and GPU1 hang. topology below (GPU0 GPU1 are on one switch):\n(base) root@host:~# nvidia-smi\n" + s +
 			"\nroot@host:~# exit\nSo GPU0 GPU1 are OK, GPU2 is not.\n"
 	}},
+	{"cat -A", func(s string) string {
+		return eachLine(func(l string) string { return strings.ReplaceAll(l, "\t", "^I") + "$" })(s)
+	}},
+	{"quoted-printable", func(s string) string {
+		return strings.NewReplacer("\t", "=09", "=", "=3D", "SYS\t", "SYS=\n=09").Replace(s)
+	}},
+	{"after nvidia-smi's table", func(s string) string { return nvidiaSMI + s }},
+	{"before nvidia-smi's table", func(s string) string { return s + "\n" + nvidiaSMI }},
+	{"visible tabs", replace("\t", "→")},
 	{"issue template", func(s string) string {
 		return "### Your current environment\n<details>\n<summary>env</summary>\n\n```text\nGPU models and configuration:\nGPU 0: NVIDIA X\nNvidia driver version: 570.86.10\n" + s + "```\n</details>\n"
 	}},
+}
+
+// nvidiaSMI is what people paste beside the topology.
+const nvidiaSMI = `Sun Nov 29 12:00:01 2026
++-----------------------------------------------------------------------------------------+
+| NVIDIA-SMI 570.86.10              Driver Version: 570.86.10      CUDA Version: 12.8     |
+|-----------------------------------------+------------------------+----------------------+
+| GPU  Name                 Persistence-M | Bus-Id          Disp.A | Volatile Uncorr. ECC |
+| Fan  Temp   Perf          Pwr:Usage/Cap |           Memory-Usage | GPU-Util  Compute M. |
+|                                         |                        |               MIG M. |
+|=========================================+========================+======================|
+|   0  NVIDIA H100 80GB HBM3          On  |   00000000:17:00.0 Off |                    0 |
+| N/A   30C    P0             70W /  700W |       1MiB /  81559MiB |      0%      Default |
+|                                         |                        |             Disabled |
++-----------------------------------------------------------------------------------------+
+| Processes:                                                                              |
+|  GPU   GI   CI              PID   Type   Process name                        GPU Memory |
+|    0   N/A  N/A          123456      C   python                                 500MiB |
++-----------------------------------------------------------------------------------------+
+`
+
+// table makes a table of the lines with tabs.
+func table(begin, between, end string) func(string) string {
+	return eachLine(func(l string) string {
+		if !strings.Contains(l, "\t") {
+			return l
+		}
+		return begin + strings.Join(strings.Split(strings.TrimRight(l, "\t "), "\t"), between) + end
+	})
+}
+
+// big is a machine of 16 GPUs and 12 NICs, with both matrices.
+func big() string {
+	var b, p strings.Builder
+	name := func(i int) string {
+		if i < 16 {
+			return fmt.Sprintf("GPU%d", i)
+		}
+		return fmt.Sprintf("NIC%d", i-16)
+	}
+	b.WriteString("$ nvidia-smi topo -m\n")
+	p.WriteString("$ nvidia-smi topo -p2p r\n ")
+	for i := range 28 {
+		b.WriteString("\t" + name(i))
+		if i < 16 {
+			p.WriteString("\t" + name(i))
+		}
+	}
+	b.WriteString("\tCPU Affinity\tNUMA Affinity\tGPU NUMA ID\n")
+	p.WriteString("\t\n")
+	for a := range 28 {
+		b.WriteString(name(a))
+		if a < 16 {
+			p.WriteString(" " + name(a))
+		}
+		for c := range 28 {
+			near := a/4 == c/4
+			switch {
+			case a == c:
+				b.WriteString("\t X ")
+			case near && a < 16:
+				b.WriteString("\tNV12")
+			case near:
+				b.WriteString("\tPIX")
+			case a%2 == c%2:
+				b.WriteString("\tNODE")
+			default:
+				b.WriteString("\tSYS")
+			}
+			if a < 16 && c < 16 {
+				p.WriteString("\t" + map[bool]string{true: "X", false: map[bool]string{true: "OK", false: "TNS"}[near]}[a == c])
+			}
+		}
+		if a < 16 {
+			fmt.Fprintf(&b, "\t%d-%d,%d-%d\t%d\t\tN/A", a*16, a*16+15, 256+a*16, 271+a*16, a/8)
+			p.WriteString("\t\n")
+		}
+		b.WriteString("\n")
+	}
+	return b.String() + "\nLegend:\n\n  X    = Self\n  SYS  = Connection\n  NODE = Connection\n  PIX  = Connection\n  NV#  = Connection\n\nNIC Legend:\n\n  NIC0: mlx5_0\n  NIC11: mlx5_11\n\n" + p.String() + "\nLegend:\n\n  X    = Self\n  OK   = Status Ok\n"
 }
 
 // squeezing are the manners that lose the places of empty cells.
@@ -196,7 +285,15 @@ var squeezing = []manner{
 	{"wrapped at blanks, 80", then(expand, wrap(80, true))},
 	{"wrapped at blanks, 40", then(expand, wrap(40, true))},
 	{"wrapped and quoted", then(expand, wrap(80, true), prefix("> "))},
+	{"wrapped in words and quoted", then(expand, wrap(80, false), prefix("> "))},
+	{"wrapped in words and behind a bar", then(expand, wrap(79, false), prefix("| "))},
+	{"wrapped in words and indented", then(expand, wrap(100, false), prefix("    "))},
+	{"quoted in a list, with CRLF", then(prefix("  > "), replace("\n", "\r\n"))},
+	{"JSON in JSON", then(quoted, quoted)},
 	{"wrapped and logged", then(expand, wrap(80, true), prefix("Nov 29 12:00:01 node7 trainer[1234]: "))},
+	{"Markdown table", table("| ", " | ", " |")},
+	{"HTML table", table("<tr><td>", "</td><td>", "</td></tr>")},
+	{"box", table("│ ", " │ ", " │")},
 	{"commas", func(s string) string {
 		return eachLine(func(l string) string {
 			cells := strings.Split(l, "\t")
@@ -219,14 +316,10 @@ type facts struct {
 	Complete           foreign.Completeness
 }
 
-func factsOf(r foreign.Reading, affinity bool) facts {
+func factsOf(r foreign.Reading) facts {
 	devices := ""
 	for _, d := range r.Graph.Devices {
-		devices += fmt.Sprintf("%d %s", d.Index, d.PCIBusID)
-		if affinity {
-			devices += fmt.Sprintf(" %q %q", d.CPUAffinity, d.NUMA)
-		}
-		devices += "\n"
+		devices += fmt.Sprintf("%d %s %q %q\n", d.Index, d.PCIBusID, d.CPUAffinity, d.NUMA)
 	}
 	links := ""
 	for _, row := range r.Links() {
@@ -238,22 +331,29 @@ func factsOf(r foreign.Reading, affinity bool) facts {
 }
 
 func TestMangled(t *testing.T) {
+	mangle := func(t *testing.T, id, b string) {
+		want := read(t, []byte(b))
+		for _, m := range append(always[:len(always):len(always)], squeezing...) {
+			t.Run(id+" "+m.name, func(t *testing.T) {
+				mangled := m.do(b)
+				got, err := foreign.Read([]byte(mangled))
+				if err != nil {
+					t.Fatalf("%v\n%.3000s", err, mangled)
+				}
+				if diff := cmp.Diff(factsOf(want), factsOf(got)); diff != "" {
+					t.Errorf("(-want +got):\n%s\n%.3000s", diff, mangled)
+				}
+			})
+		}
+	}
+	r := read(t, []byte(big()))
+	if len(r.Graph.Devices) != 16 || len(r.NICs) != 12 || groups(r) != "0,1,2,3;4,5,6,7;8,9,10,11;12,13,14,15" || r.Graph.Devices[15].CPUAffinity != "240-255,496-511" || r.Graph.Peers[15][12].Read != "OK" {
+		t.Errorf("%d GPUs, %d NICs, groups %s, GPU15 %+v", len(r.Graph.Devices), len(r.NICs), groups(r), r.Graph.Devices[15])
+	}
+	mangle(t, "big", big())
 	for _, part := range []string{"topo", "other", "nccl-xml"} {
 		for _, row := range index(t, part) {
-			b := text(t, part, row["file"])
-			want := read(t, b)
-			for _, m := range append(always[:len(always):len(always)], squeezing...) {
-				t.Run(row["id"]+" "+m.name, func(t *testing.T) {
-					mangled := m.do(string(b))
-					got, err := foreign.Read([]byte(mangled))
-					if err != nil {
-						t.Fatalf("%v\n%.3000s", err, mangled)
-					}
-					if diff := cmp.Diff(factsOf(want, true), factsOf(got, true)); diff != "" {
-						t.Errorf("(-want +got):\n%s\n%.3000s", diff, mangled)
-					}
-				})
-			}
+			mangle(t, row["id"], string(text(t, part, row["file"])))
 		}
 	}
 }

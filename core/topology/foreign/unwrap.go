@@ -71,7 +71,7 @@ func broken(a, b []byte) bool {
 	case isCell(xy) || slices.Contains(otherWords, xy) || slices.Contains(tailWords, xy):
 		return !(isCell(x) && isCell(y))
 	default:
-		return deviceLabel(xy).name == xy && (deviceLabel(x).kind == noLabel || digits(y) == len(y))
+		return deviceLabel(xy).name == xy && (deviceLabel(x).kind == noLabel || digits(y) == len(y) && !beginsRow(b[len(y):]))
 	}
 }
 
