@@ -133,6 +133,9 @@ func combine(g topology.Graph, v view) topology.Graph {
 	for i, d := range out.Devices {
 		k := bus[d.PCIBusID]
 		out.Devices[i].NUMA, out.Devices[i].CPUAffinity = cmp.Or(k.NUMA, d.NUMA), cmp.Or(k.CPUAffinity, d.CPUAffinity)
+		if out.Devices[i].NUMA == "" && g.Host.NUMANodes == 1 {
+			out.Devices[i].NUMA = "0" // the firmware does not say, and there is no other
+		}
 		delete(bus, d.PCIBusID)
 	}
 	out.Links, out.PCIe, out.Peers = v.links, v.pcie, v.peers

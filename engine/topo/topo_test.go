@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"encoding/xml"
 	"errors"
+	"flag"
 	"io"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -128,6 +130,31 @@ func TestSVG(t *testing.T) {
 		if !strings.Contains(text, "worst link "+r.Worst().String()) {
 			t.Errorf("%s: the worst link is not there", p.Name)
 		}
+	}
+}
+
+var update = flag.Bool("update", false, "write the picture of the documentation")
+
+// TestDocumentedPicture: the documentation shows what is drawn now.
+func TestDocumentedPicture(t *testing.T) {
+	const file = "../../docs/dgx-1.svg"
+	g, err := topology.Preset("DGX-1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := foreign.Reading{Formats: []string{"preset DGX-1"}, Graph: g, Complete: foreign.Whole}
+	r.Check()
+	var b bytes.Buffer
+	if err := SVG(&b, r); err != nil {
+		t.Fatal(err)
+	}
+	if *update {
+		if err := os.WriteFile(file, b.Bytes(), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got, err := os.ReadFile(file); err != nil || !bytes.Equal(got, b.Bytes()) {
+		t.Errorf("%s is not what is drawn (%v): go test ./engine/topo -run DocumentedPicture -update", file, err)
 	}
 }
 

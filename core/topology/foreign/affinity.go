@@ -81,7 +81,7 @@ func (r *row) gaps() (usual, beforeTail int) {
 		usual = r.cells[0].cells
 	}
 	if r.tail[0].first {
-		return usual, usual
+		return 0, 0 // a line end stands before it
 	}
 	return usual, r.tail[0].cells
 }

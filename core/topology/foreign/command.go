@@ -12,6 +12,8 @@ func (s *scanner) word() {
 		s.rocmTitle()
 	case strings.TrimSuffix(t, ":") == "TABLE" && s.i > 0:
 		s.amdTitle()
+	case s.table != nil && strings.HasPrefix(t, "NIC") && t[len(t)-1] == ':':
+		s.legendNIC(t)
 	case s.table != nil:
 		s.legendWord(t)
 	}
@@ -63,6 +65,19 @@ func (s *scanner) amdTitle() {
 	default:
 		s.title = "other"
 	}
+}
+
+// legendNIC reads "NIC0: mlx5_0".
+func (s *scanner) legendNIC(t string) {
+	l, device := deviceLabel(t), nicName(s.at(s.i+1).text)
+	if l.kind != nicLabel || device.kind == noLabel || len(s.table.nics) >= maxColumns {
+		return
+	}
+	if s.table.nics == nil {
+		s.table.nics = map[string]string{}
+	}
+	s.table.nics[l.name] = device.name
+	s.i++
 }
 
 // legendWord notes what the legend of the last matrix explains: `topo -mp` has no NV# in it.

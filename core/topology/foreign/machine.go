@@ -163,9 +163,12 @@ func (b *builder) links(m matrix, links [][]topology.Link) {
 // nics reads the columns of network devices.
 func (b *builder) nics(m matrix) {
 	for k, c := range m.nics {
-		nic := NIC{Name: c.name, Links: make([]topology.Link, len(m.devices))}
+		nic := NIC{Name: c.name, Device: m.table.nics[c.name], Links: make([]topology.Link, len(m.devices))}
 		for i, d := range m.devices {
 			nic.Links[i] = m.link(b.src, d, len(m.devices)+k)
+		}
+		if nic.Device == "" && !strings.HasPrefix(c.name, "NIC") {
+			nic.Device = c.name
 		}
 		b.NICs = append(b.NICs, nic)
 	}

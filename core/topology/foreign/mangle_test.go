@@ -291,6 +291,19 @@ var squeezing = []manner{
 	{"quoted in a list, with CRLF", then(prefix("  > "), replace("\n", "\r\n"))},
 	{"JSON in JSON", then(quoted, quoted)},
 	{"wrapped and logged", then(expand, wrap(80, true), prefix("Nov 29 12:00:01 node7 trainer[1234]: "))},
+	{"a cell a line", replace("\t", "\n\t")},
+	{"Confluence table", table("<tr><td><p>", "</p></td><td class='x'><p>", "</p></td></tr>")},
+	{"list of strings", func(s string) string {
+		return "\"stdout_lines\": [\n" + eachLine(func(l string) string { return fmt.Sprintf("    %q,", l) })(s) + "]\n"
+	}},
+	{"Python bytes", func(s string) string { return "b'" + strings.Trim(fmt.Sprintf("%q", s), `"`) + "'\n" }},
+	{"UTF-16", func(s string) string {
+		out := "\xff\xfe"
+		for _, c := range []byte(s) {
+			out += string([]byte{c, 0})
+		}
+		return out
+	}},
 	{"Markdown table", table("| ", " | ", " |")},
 	{"HTML table", table("<tr><td>", "</td><td>", "</td></tr>")},
 	{"box", table("│ ", " │ ", " │")},

@@ -108,7 +108,7 @@ func (s *scanner) ended(t *table, r row, i int) (row, int, error) {
 		w := s.toks[i]
 		if w.first {
 			start, ok := s.goesOn(r, i, isValue)
-			if !ok || t.cols == nil || r.short || !s.valuesOnly(start) {
+			if !ok || r.short || !s.valuesOnly(start) {
 				break
 			}
 			i, w = start, s.toks[start]

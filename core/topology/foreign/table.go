@@ -15,9 +15,10 @@ type table struct {
 	title   string // of the other tables of rocm-smi and amd-smi, such as "hops"; "" if there is none
 	command string // option of the nvidia-smi command above, such as "-m", "-mp", "-p2p r"; "" if there is none
 	legend  legend
-	misfit  bool // the header did not fit the rows
-	guessed bool // without a header, columns without rows may be NICs, or GPUs whose rows are missing
-	figures bool // cells are figures too
+	nics    map[string]string // names of devices by those of columns, from the legend
+	misfit  bool              // the header did not fit the rows
+	guessed bool              // without a header, columns without rows may be NICs, or GPUs whose rows are missing
+	figures bool              // cells are figures too
 }
 
 // legend is what the legend after a matrix holds.
@@ -269,9 +270,9 @@ func (s *scanner) row(i int) error {
 	if s.i = next; !ok {
 		return nil // a sentence that begins like a row
 	}
-	if repeated := slices.ContainsFunc(t.rows, func(o row) bool { return o.label.name == r.label.name }); repeated {
-		if r.short {
-			return nil
+	if i := slices.IndexFunc(t.rows, func(o row) bool { return o.label.name == r.label.name }); i >= 0 {
+		if r.short || slices.EqualFunc(t.rows[i].cells, r.cells, func(a, b token) bool { return a.text == b.text }) {
+			return nil // several machines of one kind may write between each other's lines
 		}
 		t = &table{cols: t.cols, heads: t.heads, tails: t.tails, title: t.title, command: t.command, figures: t.figures}
 	}

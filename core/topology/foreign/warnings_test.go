@@ -140,6 +140,47 @@ func TestSeveralMachines(t *testing.T) {
 	}
 }
 
+// TestBetweenEachOther are the lines of two like machines that write at the same time.
+func TestBetweenEachOther(t *testing.T) {
+	var b strings.Builder
+	for line := range strings.Lines(square("X NV4 SYS", "NV4 X SYS", "SYS SYS X")) {
+		b.WriteString("0: " + line + "1: " + line)
+	}
+	r := read(t, []byte(b.String()))
+	if len(r.Graph.Devices) != 3 || r.Complete != foreign.Whole || groups(r) != "0,1" {
+		t.Errorf("%d GPUs, complete %s, groups %s", len(r.Graph.Devices), r.Complete, groups(r))
+	}
+}
+
+func TestNICs(t *testing.T) {
+	r := read(t, text(t, "topo", "t042-2gpu-node-second-numa-nic-legend.txt"))
+	if len(r.NICs) != 2 || r.NICs[1].Name != "NIC1" || r.NICs[1].Device != "mlx5_1" || r.NICs[1].Links[0].String() != "NODE" {
+		t.Errorf("NICs %+v", r.NICs)
+	}
+	r = read(t, text(t, "topo", "t006-8gpu-v100-dgx1-mlx-names.txt"))
+	if len(r.NICs) != 4 || r.NICs[1].Name != "mlx5_2" || r.NICs[1].Device != "mlx5_2" || r.NICs[1].Links[0].String() != "SYS" || r.NICs[1].Links[4].String() != "PIX" {
+		t.Errorf("NICs %+v", r.NICs)
+	}
+}
+
+// TestAMDTables has the other tables of newer versions.
+func TestAMDTables(t *testing.T) {
+	matrix := func(title, self, cell string) string {
+		return title + ":\n             0000:0c:00.0 0000:22:00.0\n0000:0c:00.0 " + self + " " + cell + "\n0000:22:00.0 " + cell + " " + self + "\n\n"
+	}
+	all := matrix("ACCESS TABLE", "ENABLED", "ENABLED") + matrix("WEIGHT TABLE", "0", "15") + matrix("HOPS TABLE", "0", "1") + matrix("LINK TYPE TABLE", "SELF", "XGMI") +
+		matrix("NUMA BW TABLE", "N/A", "50000-100000") + matrix("CACHE COHERANCY TABLE", "SELF", "C") + matrix("ATOMICS TABLE", "N/A", "64,32") +
+		matrix("DMA TABLE", "SELF", "T") + matrix("BI-DIRECTIONAL TABLE", "SELF", "T") + "Legend:\n SELF = Current GPU\n ENABLED / DISABLED = Link is enabled or disabled\n N/A = Not supported\n"
+	r := read(t, []byte(all))
+	if len(r.Graph.Devices) != 2 || r.Worst().String() != "XGMI" || r.Graph.P2P != topology.P2PReported || r.Complete != foreign.Whole || len(r.Formats) != 1 {
+		t.Errorf("%+v", r)
+	}
+	rocm := "= Link accessibility between two GPUs =\n       GPU0 GPU1\nGPU0   True False\nGPU1   False True\n= Link Type between two GPUs =\n       GPU0 GPU1\nGPU0   0 PCIE\nGPU1   PCIE 0\n"
+	if r = read(t, []byte(rocm)); r.Worst().String() != "PCIE" || r.Graph.P2P != topology.P2PNone {
+		t.Errorf("%+v", r)
+	}
+}
+
 // TestMixed are the XML and the matrix of one machine.
 func TestMixed(t *testing.T) {
 	xml := string(text(t, "nccl-xml", "x04-2xA100-nv12-direct.xml"))

@@ -174,7 +174,7 @@ func isFigure(word string) bool {
 		return true
 	}
 	for i := range len(word) {
-		if c := word[i]; (c < '0' || c > '9') && (i == 0 || c != '.' && c != '-') {
+		if c := word[i]; (c < '0' || c > '9') && (i == 0 || c != '.' && c != '-' && c != ',') {
 			return false
 		}
 	}
