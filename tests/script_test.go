@@ -15,7 +15,14 @@ import (
 )
 
 // TestScripts runs testdata/*.txtar: command lines as a user types them, with the real programs.
-func TestScripts(t *testing.T) {
+func TestScripts(t *testing.T) { runScripts(t, "testdata") }
+
+// TestCases runs testdata/cases/*.txtar: reports in which the choice of an all-reduce backend mattered. Each holds what
+// was pasted and the verdict or diagnosis that `weir explain` owes the reporter.
+func TestCases(t *testing.T) { runScripts(t, "testdata/cases") }
+
+func runScripts(t *testing.T, dir string) {
+	t.Helper()
 	config, err := filepath.Abs("../examples/backend-minimal/weir.yaml")
 	if err != nil {
 		t.Fatal(err)
@@ -25,7 +32,7 @@ func TestScripts(t *testing.T) {
 		fakes = fakeLibraries(t)
 	}
 	testscript.Run(t, testscript.Params{
-		Dir: "testdata",
+		Dir: dir,
 		Setup: func(env *testscript.Env) error {
 			run, err := os.MkdirTemp("/tmp", "wt") // a short path, for sockets
 			if err != nil {

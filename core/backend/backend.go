@@ -46,12 +46,12 @@ type Info struct {
 	Requirements Requirements
 }
 
-// Check is Requirements.Check, and declines a group of several hosts unless the plan is a library: nothing else
-// crosses hosts.
+// Check is Requirements.Check, and declines a group of several hosts unless the plan is a library: nothing else that
+// Weir runs crosses hosts. A backend without a kind is another engine's, and only its requirements count.
 func (i Info) Check(req Request) Verdict {
 	v := i.Requirements.Check(req)
 	isMultiHost := func(r Reason) bool { return r.Code == MultiHost }
-	if n := req.Group.Hosts(); n > 1 && i.Kind != plan.LibraryKind && !slices.ContainsFunc(v.Reasons, isMultiHost) {
+	if n := req.Group.Hosts(); n > 1 && i.Kind != plan.LibraryKind && i.Kind != "" && !slices.ContainsFunc(v.Reasons, isMultiHost) {
 		reason := Because(MultiHost, fmt.Sprintf("%d hosts", n), "one host")
 		if v.Kind != Decline {
 			return Declined(reason)

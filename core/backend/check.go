@@ -2,6 +2,7 @@ package backend
 
 import (
 	"fmt"
+	"math"
 	"slices"
 	"strconv"
 	"strings"
@@ -9,13 +10,23 @@ import (
 	"github.com/samber/lo"
 
 	"github.com/weir-project/weir/core/collective"
-	"github.com/weir-project/weir/core/topology"
 )
 
 // Check compares the facts of a request with the requirements. It finds every unmet requirement, not only the first.
 // The verdict is Accept with the byte ranges left, Decline if a requirement is known to be unmet, and Unknown if only
 // facts that could not be established stand in the way.
 func (q Requirements) Check(req Request) Verdict {
+	c := q.check(req)
+	switch {
+	case len(c.unmet) > 0:
+		return Declined(c.unmet...)
+	case len(c.unknown) > 0:
+		return Verdict{Kind: Unknown, Reasons: c.unknown}
+	}
+	return Accepted(c.ranges...)
+}
+
+func (q Requirements) check(req Request) checker {
 	c := checker{Request: req}
 	c.call(q)
 	c.ranks(q)
@@ -23,19 +34,16 @@ func (q Requirements) Check(req Request) Verdict {
 		c.devices(q)
 	}
 	c.libraries(q)
-	ranges := c.windows(q)
-	switch {
-	case len(c.unmet) > 0:
-		return Declined(c.unmet...)
-	case len(c.unknown) > 0:
-		return Verdict{Kind: Unknown, Reasons: c.unknown}
-	}
-	return Accepted(ranges...)
+	c.ranges = c.windows(q)
+	n := req.Group.WorldSize()
+	c.unmet, c.unknown = merged(c.unmet, n), merged(c.unknown, n)
+	return c
 }
 
 type checker struct {
 	Request
 	unmet, unknown []Reason
+	ranges         []Range
 }
 
 func (c *checker) no(code Code, observed, required string) {
@@ -48,6 +56,32 @@ func (c *checker) noRank(code Code, rank int, observed, required string) {
 
 func (c *checker) dunno(what, required string) {
 	c.unknown = append(c.unknown, Because(ProbeUnavailable, what+" unknown", required))
+}
+
+func (c *checker) dunnoRank(what string, rank int, required string) {
+	c.unknown = append(c.unknown, Reason{Code: ProbeUnavailable, Observed: what + " unknown", Required: required, Rank: rank})
+}
+
+// merged has one reason of the group in the place of equal ones of all its ranks.
+func merged(reasons []Reason, ranks int) []Reason {
+	if ranks < 2 {
+		return reasons
+	}
+	var out []Reason
+	for _, r := range reasons {
+		of := r
+		of.Rank = AnyRank
+		same := lo.CountBy(reasons, func(x Reason) bool {
+			x.Rank = AnyRank
+			return x == of
+		})
+		if r.Rank == AnyRank || same < ranks {
+			out = append(out, r)
+		} else if !slices.Contains(out, of) {
+			out = append(out, of)
+		}
+	}
+	return out
 }
 
 func (c *checker) call(q Requirements) {
@@ -73,7 +107,11 @@ func (c *checker) ranks(q Requirements) {
 	if n := g.WorldSize(); len(q.WorldSizes) > 0 && !inSpans(q.WorldSizes, n) {
 		c.no(WorldSize, strconv.Itoa(n), spans(q.WorldSizes))
 	}
-	if n := g.Hosts(); q.Scope != AnyScope && n > 1 {
+	switch n := g.Hosts(); {
+	case n < 2 || q.Scope == AnyScope:
+	case q.Scope == OneFabric:
+		c.dunno(fmt.Sprintf("NVLink fabric of %d hosts", n), "one fabric (the same cluster and clique id)")
+	default:
 		c.no(MultiHost, fmt.Sprintf("%d hosts", n), "one host")
 	}
 	// Buffers begin at a multiple of what the group promises and always at a multiple of the element.
@@ -100,97 +138,17 @@ func (c *checker) ranks(q Requirements) {
 	}
 }
 
-// devices checks what only GPUs have.
-func (c *checker) devices(q Requirements) {
-	c.links(q.Links, LinkNotFull)
-	if q.Scope == OneClique {
-		c.links([]topology.Class{topology.NVLink}, ScopeCode)
-	}
-	c.p2p(q)
-	if q.Multicast {
-		switch c.Group.Multicast {
-		case topology.No:
-			c.no(NoMulticast, "no", "NVLink multicast")
-		case topology.NotKnown:
-			c.dunno("multicast", "NVLink multicast")
-		}
-	}
-	for rank, r := range c.Group.Ranks {
-		if len(q.Capabilities) > 0 {
-			c.capability(q.Capabilities, rank, r)
-		}
-		if q.Driver != "" {
-			switch {
-			case r.Driver == "":
-				c.dunno(fmt.Sprintf("driver of rank %d", rank), q.Driver+" or newer")
-			case CompareVersions(r.Driver, q.Driver) < 0:
-				c.noRank(Version, rank, "driver "+r.Driver, q.Driver+" or newer")
-			}
-		}
-	}
-}
-
-func (c *checker) links(allowed []topology.Class, code Code) {
-	if len(allowed) == 0 {
-		return
-	}
-	required := strings.Join(lo.Map(allowed, func(l topology.Class, _ int) string { return string(l) }), " or ") + " on every pair"
-	var worst *topology.Link
-	unknown := false
-	for l := range topology.Pairs(c.Group.Links, c.Group.WorldSize()) {
-		switch {
-		case slices.Contains(allowed, l.Class):
-		case l.Class == topology.Unknown:
-			unknown = true
-		case worst == nil || l.Slower(*worst):
-			worst = &l
-		}
-	}
-	if worst != nil {
-		c.no(code, worst.String(), required)
-	} else if unknown {
-		c.dunno("link of a pair", required)
-	}
-}
-
-var evidence = map[topology.P2P]int{topology.P2PNone: 1, topology.P2PReported: 2, topology.P2PVerified: 3}
-
-func (c *checker) p2p(q Requirements) {
-	need, have := evidence[q.P2P], evidence[c.Group.P2P]
-	switch {
-	case need <= 1 || have >= need || c.Group.WorldSize() < 2:
-	case have == 0:
-		c.dunno("peer-to-peer access", string(q.P2P))
-	case have == 1 || q.P2P == topology.P2PReported:
-		c.no(P2PUnreported, string(c.Group.P2P), string(q.P2P))
-	default: // the driver reports it, but nobody has proved it
-		c.dunno("peer-to-peer access reported, proof", string(q.P2P))
-	}
-}
-
-func (c *checker) capability(wanted []string, rank int, r collective.Rank) {
-	required := strings.Join(wanted, ", ")
-	switch {
-	case r.Device == nil:
-		c.noRank(Arch, rank, "no GPU", required)
-	case r.Device.Capability == "":
-		c.dunno(fmt.Sprintf("compute capability of rank %d", rank), required)
-	case !lo.SomeBy(wanted, func(w string) bool { return matchesCapability(w, r.Device.Capability) }):
-		c.noRank(Arch, rank, r.Device.Capability, required)
-	}
-}
-
 func (c *checker) libraries(q Requirements) {
 	for _, need := range q.Libraries {
 		for rank, r := range c.Group.Ranks {
 			have, found := lo.Find(r.Libraries, func(l collective.Library) bool { return l.Name == need.Name })
 			switch {
 			case !found && c.Hypothetical: // what its ranks will load cannot be known
-				c.dunno(fmt.Sprintf("%s of rank %d", need.Name, rank), strings.TrimSpace(need.Name+" "+need.Version))
+				c.dunnoRank(need.Name, rank, strings.TrimSpace(need.Name+" "+need.Version))
 			case !found:
 				c.noRank(LibMissing, rank, "not loaded", strings.TrimSpace(need.Name+" "+need.Version))
 			case need.Version != "" && have.Version == "":
-				c.dunno(fmt.Sprintf("version of %s in rank %d", need.Name, rank), need.Version+" or newer")
+				c.dunnoRank("version of "+need.Name, rank, need.Version+" or newer")
 			case need.Version != "" && CompareVersions(have.Version, need.Version) < 0:
 				c.noRank(Version, rank, need.Name+" "+have.Version, need.Version+" or newer")
 			}
@@ -206,6 +164,9 @@ func spans(all []Span) string {
 	return strings.Join(lo.Map(all, func(s Span, _ int) string {
 		if s.Min == s.Max {
 			return strconv.Itoa(s.Min)
+		}
+		if s.Max >= math.MaxInt32 {
+			return fmt.Sprintf("%d or more", s.Min)
 		}
 		return fmt.Sprintf("%d to %d", s.Min, s.Max)
 	}), ", ")

@@ -2,6 +2,7 @@ package backend_test
 
 import (
 	"fmt"
+	"math"
 	"reflect"
 	"slices"
 	"strings"
@@ -21,7 +22,7 @@ func gpus(n int, change ...func(*backend.Request)) backend.Request {
 	for a := range n {
 		g.Ranks[a] = collective.Rank{
 			PID: 100 + a, Driver: "570.86.10",
-			Device:    &topology.Device{Index: a, Capability: "9.0"},
+			Device:    &topology.Device{Index: a, Vendor: "nvidia", Capability: "9.0"},
 			Libraries: []collective.Library{{Name: "nccl", Path: "/lib/libnccl.so.2", Version: "2.28.9"}},
 		}
 		for b := range n {
@@ -72,6 +73,10 @@ func capability(rank int, v string) func(*backend.Request) {
 	return func(r *backend.Request) { r.Group.Ranks[rank].Device.Capability = v }
 }
 
+func vendor(rank int, v string) func(*backend.Request) {
+	return func(r *backend.Request) { r.Group.Ranks[rank].Device.Vendor = v }
+}
+
 func noGPU(rank int) func(*backend.Request) {
 	return func(r *backend.Request) { r.Group.Ranks[rank].Device = nil }
 }
@@ -94,6 +99,7 @@ var checkCases = []struct {
 }{
 	{"WorldSizes", "met", backend.Requirements{WorldSizes: []backend.Span{{2, 4}, {8, 8}}}, gpus(8), ""},
 	{"WorldSizes", "between spans", backend.Requirements{WorldSizes: []backend.Span{{2, 4}, {8, 8}}}, gpus(5), "decline; WORLD_SIZE: 5, needs 2 to 4, 8"},
+	{"WorldSizes", "no largest", backend.Requirements{WorldSizes: []backend.Span{{Min: 9, Max: math.MaxInt32}}}, gpus(8), "decline; WORLD_SIZE: 8, needs 9 or more"},
 	{"WorldSizes", "exactly", backend.Requirements{WorldSizes: backend.Exactly(2, 4)}, gpus(3), "decline; WORLD_SIZE: 3, needs 2, 4"},
 	{"Memories", "met", backend.Requirements{Memories: []collective.Memory{collective.CUDA}}, gpus(2), ""},
 	{"Memories", "unmet", backend.Requirements{Memories: []collective.Memory{collective.CUDA}}, gpus(2, onHost), "decline; MEMORY: host, needs cuda"},
@@ -104,16 +110,37 @@ var checkCases = []struct {
 	{"Scope", "one host met", backend.Requirements{Scope: backend.OneHost}, gpus(2), ""},
 	{"Scope", "one host unmet", backend.Requirements{Scope: backend.OneHost}, gpus(2, hostName(1, "b")), "decline; MULTI_HOST: 2 hosts, needs one host"},
 	{"Scope", "clique met", backend.Requirements{Scope: backend.OneClique}, gpus(4), ""},
-	{"Scope", "clique unmet", backend.Requirements{Scope: backend.OneClique}, gpus(4, link(1, 2, topology.PIX)), "decline; SCOPE: PIX, needs NV on every pair"},
-	{"Scope", "clique unknown", backend.Requirements{Scope: backend.OneClique}, gpus(4, link(1, 2, topology.Unknown)), "unknown; PROBE_UNAVAILABLE: link of a pair unknown, needs NV on every pair"},
-	{"Scope", "clique with links that allow more", backend.Requirements{Scope: backend.OneClique, Links: []topology.Class{topology.NVLink, topology.PIX}}, gpus(4, link(1, 2, topology.PIX)), "decline; SCOPE: PIX, needs NV on every pair"},
+	{"Scope", "clique unmet", backend.Requirements{Scope: backend.OneClique}, gpus(4, link(1, 2, topology.PIX)), "decline; SCOPE: PIX, needs NVLink on every pair (ranks 1-2)"},
+	{"Scope", "clique unknown", backend.Requirements{Scope: backend.OneClique}, gpus(4, link(1, 2, topology.Unknown)), "unknown; PROBE_UNAVAILABLE: link of a pair unknown, needs NVLink on every pair"},
+	{"Scope", "clique with links that allow more", backend.Requirements{Scope: backend.OneClique, Links: []topology.Class{topology.NVLink, topology.PIX}}, gpus(4, link(1, 2, topology.PIX)), "decline; SCOPE: PIX, needs NVLink on every pair (ranks 1-2)"},
 	{"Scope", "clique of host memory", backend.Requirements{Scope: backend.OneClique}, gpus(4, onHost, link(1, 2, topology.PIX)), ""},
 	{"Links", "met", backend.Requirements{Links: []topology.Class{topology.NVLink, topology.PIX}}, gpus(4, link(0, 3, topology.PIX)), ""},
-	{"Links", "worst of several", backend.Requirements{Links: []topology.Class{topology.NVLink}}, gpus(4, link(0, 3, topology.SYS), link(0, 1, topology.PIX)), "decline; LINK_NOT_FULL: SYS, needs NV on every pair"},
-	{"Links", "known to be unmet beats unknown", backend.Requirements{Links: []topology.Class{topology.NVLink, topology.PIX}}, gpus(4, link(0, 3, topology.Unknown), link(0, 1, topology.SYS)), "decline; LINK_NOT_FULL: SYS, needs NV or PIX on every pair"},
-	{"Links", "unknown", backend.Requirements{Links: []topology.Class{topology.PIX, topology.NVLink}}, gpus(4, link(0, 3, topology.Unknown)), "unknown; PROBE_UNAVAILABLE: link of a pair unknown, needs PIX or NV on every pair"},
-	{"Links", "missing", backend.Requirements{Links: []topology.Class{topology.NVLink}}, gpus(2, func(r *backend.Request) { r.Group.Links = nil }), "unknown; PROBE_UNAVAILABLE: link of a pair unknown, needs NV on every pair"},
+	{"Links", "worst of several", backend.Requirements{Links: []topology.Class{topology.NVLink}}, gpus(4, link(0, 3, topology.SYS), link(0, 1, topology.PIX)), "decline; LINK_NOT_FULL: SYS, needs NVLink on every pair (ranks 0-1, 0-3)"},
+	{"Links", "known to be unmet beats unknown", backend.Requirements{Links: []topology.Class{topology.NVLink, topology.PIX}}, gpus(4, link(0, 3, topology.Unknown), link(0, 1, topology.SYS)), "decline; LINK_NOT_FULL: SYS, needs NVLink or PIX on every pair (ranks 0-1)"},
+	{"Links", "unknown", backend.Requirements{Links: []topology.Class{topology.PIX, topology.NVLink}}, gpus(4, link(0, 3, topology.Unknown)), "unknown; PROBE_UNAVAILABLE: link of a pair unknown, needs PIX or NVLink on every pair"},
+	{"Links", "missing", backend.Requirements{Links: []topology.Class{topology.NVLink}}, gpus(2, func(r *backend.Request) { r.Group.Links = nil }), "unknown; PROBE_UNAVAILABLE: link of a pair unknown, needs NVLink on every pair"},
 	{"Links", "one rank has no pair", backend.Requirements{Links: []topology.Class{topology.NVLink}}, gpus(1), ""},
+	{"Links", "several pairs", backend.Requirements{Links: []topology.Class{topology.NVLink}}, gpus(4, link(0, 3, topology.SYS), link(0, 1, topology.PIX), link(0, 2, topology.PIX), link(1, 2, topology.PIX), link(2, 3, topology.PIX), link(1, 3, topology.PIX)), "decline; LINK_NOT_FULL: SYS, needs NVLink on every pair (ranks 0-1, 0-2, 1-2, 0-3 and 2 more pairs)"},
+	{"Links", "one way only", backend.Requirements{Links: []topology.Class{topology.NVLink}}, gpus(2, func(r *backend.Request) { r.Group.Links[1][0] = topology.Link{Class: topology.SYS} }), "decline; LINK_NOT_FULL: SYS, needs NVLink on every pair (ranks 0-1)"},
+	{"LinksFrom", "met by two ranks", backend.Requirements{Links: []topology.Class{topology.NVLink}, LinksFrom: 3}, gpus(2, link(0, 1, topology.SYS)), ""},
+	{"LinksFrom", "unmet by three", backend.Requirements{Links: []topology.Class{topology.NVLink, topology.XGMI}, LinksFrom: 3}, gpus(3, link(0, 1, topology.SYS)), "decline; LINK_NOT_FULL: SYS, needs NVLink or XGMI on every pair of 3 or more ranks (ranks 0-1)"},
+	{"Scope", "fabric met", backend.Requirements{Scope: backend.OneFabric}, gpus(2), ""},
+	{"Scope", "fabric of several hosts", backend.Requirements{Scope: backend.OneFabric}, gpus(2, hostName(1, "b")), "unknown; PROBE_UNAVAILABLE: NVLink fabric of 2 hosts unknown, needs one fabric (the same cluster and clique id)"},
+	{"Vendors", "met", backend.Requirements{Vendors: []string{"amd", "nvidia"}}, gpus(2), ""},
+	{"Vendors", "unmet", backend.Requirements{Vendors: []string{"amd"}}, gpus(1), "decline; PLATFORM on rank 0: nvidia, needs amd"},
+	{"Vendors", "unknown", backend.Requirements{Vendors: []string{"amd"}}, gpus(2, vendor(1, "")), "decline; PLATFORM on rank 0: nvidia, needs amd"},
+	{"Vendors", "only unknown", backend.Requirements{Vendors: []string{"nvidia"}}, gpus(2, vendor(1, "")), "unknown; PROBE_UNAVAILABLE on rank 1: vendor of the GPU unknown, needs nvidia"},
+	{"Vendors", "no GPU", backend.Requirements{Vendors: []string{"nvidia"}}, gpus(2, noGPU(1)), "decline; PLATFORM on rank 1: no GPU, needs a GPU of nvidia"},
+	{"P2P", "assumed where unknown", backend.Requirements{P2P: backend.P2PAssumed}, gpus(2, p2p(topology.P2PUnknown)), ""},
+	{"P2P", "assumed where reported", backend.Requirements{P2P: backend.P2PAssumed}, gpus(2), ""},
+	{"P2P", "assumed where absent", backend.Requirements{P2P: backend.P2PAssumed}, gpus(2, p2p(topology.P2PNone)), "decline; P2P_UNREPORTED: none, needs peer-to-peer access, which it assumes"},
+	{"P2P", "assumed by one rank", backend.Requirements{P2P: backend.P2PAssumed}, gpus(1, p2p(topology.P2PNone)), ""},
+	{"Capabilities", "of a major version", backend.Requirements{Capabilities: []string{"9.x"}}, gpus(2, capability(1, "9.7")), ""},
+	{"Capabilities", "of another major version", backend.Requirements{Capabilities: []string{"9.x"}}, gpus(1, capability(0, "90.0")), "decline; ARCH on rank 0: 90.0, needs 9.x"},
+	{"Capabilities", "met by older", backend.Requirements{Capabilities: []string{"8.9-"}}, gpus(1, capability(0, "7.5")), ""},
+	{"Capabilities", "newer than the newest", backend.Requirements{Capabilities: []string{"8.9-"}}, gpus(1), "decline; ARCH on rank 0: 9.0, needs 8.9-"},
+	{"Capabilities", "AMD's name", backend.Requirements{Capabilities: []string{"gfx942"}}, gpus(1, capability(0, "gfx942")), ""},
+	{"Capabilities", "AMD's name is no number", backend.Requirements{Capabilities: []string{"8.9-", "0+", "0.x"}}, gpus(1, capability(0, "gfx942")), "decline; ARCH on rank 0: gfx942, needs 8.9-, 0+, 0.x"},
 	{"P2P", "reported met", backend.Requirements{P2P: topology.P2PReported}, gpus(2), ""},
 	{"P2P", "proof is more than a report", backend.Requirements{P2P: topology.P2PReported}, gpus(2, p2p(topology.P2PVerified)), ""},
 	{"P2P", "none", backend.Requirements{P2P: topology.P2PReported}, gpus(2, p2p(topology.P2PNone)), "decline; P2P_UNREPORTED: none, needs reported"},
@@ -127,27 +154,33 @@ var checkCases = []struct {
 	{"Capabilities", "met exactly", backend.Requirements{Capabilities: []string{"8.0", "9.0"}}, gpus(2), ""},
 	{"Capabilities", "met by newer", backend.Requirements{Capabilities: []string{"9.0+"}}, gpus(2, capability(1, "12.0")), ""},
 	{"Capabilities", "newer is not exactly", backend.Requirements{Capabilities: []string{"9.0"}}, gpus(2, capability(1, "12.0")), "decline; ARCH on rank 1: 12.0, needs 9.0"},
+	{"Capabilities", "the same on all ranks", backend.Requirements{Capabilities: []string{"10.0+"}}, gpus(3), "decline; ARCH: 9.0, needs 10.0+"},
+	{"Capabilities", "two of three", backend.Requirements{Capabilities: []string{"10.0+"}}, gpus(3, capability(1, "10.0")), "decline; ARCH on rank 0: 9.0, needs 10.0+; ARCH on rank 2: 9.0, needs 10.0+"},
+	{"Capabilities", "unknown on all ranks", backend.Requirements{Capabilities: []string{"9.0+"}}, gpus(2, capability(0, ""), capability(1, "")), "unknown; PROBE_UNAVAILABLE: compute capability unknown, needs 9.0+"},
+	{"Capabilities", "said once where windows need it too", backend.Requirements{Capabilities: []string{"10.0"}, Windows: []backend.Window{{Capability: "10.0", Range: upTo(9)}}}, gpus(2), "decline; ARCH: 9.0, needs 10.0"},
+	{"WorldSizes", "said once where windows need it too", backend.Requirements{WorldSizes: backend.Exactly(8), Windows: []backend.Window{{WorldSizes: backend.Span{Min: 8, Max: 8}, Range: upTo(9)}}}, gpus(4), "decline; WORLD_SIZE: 4, needs 8"},
 	{"Capabilities", "older", backend.Requirements{Capabilities: []string{"10.0+"}}, gpus(1), "decline; ARCH on rank 0: 9.0, needs 10.0+"},
 	{"Capabilities", "no GPU", backend.Requirements{Capabilities: []string{"9.0+"}}, gpus(2, noGPU(1)), "decline; ARCH on rank 1: no GPU, needs 9.0+"},
-	{"Capabilities", "unknown", backend.Requirements{Capabilities: []string{"9.0+"}}, gpus(2, capability(1, "")), "unknown; PROBE_UNAVAILABLE: compute capability of rank 1 unknown, needs 9.0+"},
+	{"Capabilities", "unknown", backend.Requirements{Capabilities: []string{"9.0+"}}, gpus(2, capability(1, "")), "unknown; PROBE_UNAVAILABLE on rank 1: compute capability unknown, needs 9.0+"},
 	{"Platforms", "met", backend.Requirements{Platforms: []string{"linux/arm64", "linux/amd64"}}, gpus(2), ""},
 	{"Platforms", "unmet", backend.Requirements{Platforms: []string{"linux/arm64"}}, gpus(2), "decline; PLATFORM: linux/amd64, needs linux/arm64"},
 	{"Platforms", "unknown", backend.Requirements{Platforms: []string{"linux/arm64"}}, gpus(2, noPlatform), "unknown; PROBE_UNAVAILABLE: platform unknown, needs linux/arm64"},
 	{"Driver", "met", backend.Requirements{Driver: "570.9"}, gpus(2), ""},
 	{"Driver", "older", backend.Requirements{Driver: "550"}, gpus(2, driver(1, "535.104.05")), "decline; VERSION on rank 1: driver 535.104.05, needs 550 or newer"},
-	{"Driver", "unknown", backend.Requirements{Driver: "550"}, gpus(2, driver(1, "")), "unknown; PROBE_UNAVAILABLE: driver of rank 1 unknown, needs 550 or newer"},
+	{"Driver", "unknown", backend.Requirements{Driver: "550"}, gpus(2, driver(1, "")), "unknown; PROBE_UNAVAILABLE on rank 1: driver unknown, needs 550 or newer"},
 	{"Driver", "not for host memory", backend.Requirements{Driver: "999"}, gpus(2, onHost), ""},
 	{"Libraries", "met", backend.Requirements{Libraries: []collective.Library{{Name: "nccl", Version: "2.9"}}}, gpus(2), ""},
 	{"Libraries", "not loaded", backend.Requirements{Libraries: []collective.Library{{Name: "nvshmem", Version: "3.0"}}}, gpus(1), "decline; LIB_MISSING on rank 0: not loaded, needs nvshmem 3.0"},
 	{"Libraries", "not loaded, any version", backend.Requirements{Libraries: []collective.Library{{Name: "nccl"}}}, gpus(2, libraries(1)), "decline; LIB_MISSING on rank 1: not loaded, needs nccl"},
 	{"Libraries", "older", backend.Requirements{Libraries: []collective.Library{{Name: "nccl", Version: "2.29"}}}, gpus(1), "decline; VERSION on rank 0: nccl 2.28.9, needs 2.29 or newer"},
-	{"Libraries", "version unknown", backend.Requirements{Libraries: []collective.Library{{Name: "nccl", Version: "2.23"}}}, gpus(1, libraries(0, collective.Library{Name: "nccl"})), "unknown; PROBE_UNAVAILABLE: version of nccl in rank 0 unknown, needs 2.23 or newer"},
-	{"Libraries", "of a machine elsewhere", backend.Requirements{Libraries: []collective.Library{{Name: "nccl"}}}, gpus(1, libraries(0), hypothetical), "unknown; PROBE_UNAVAILABLE: nccl of rank 0 unknown, needs nccl"},
+	{"Libraries", "version unknown", backend.Requirements{Libraries: []collective.Library{{Name: "nccl", Version: "2.23"}}}, gpus(1, libraries(0, collective.Library{Name: "nccl"})), "unknown; PROBE_UNAVAILABLE on rank 0: version of nccl unknown, needs 2.23 or newer"},
+	{"Libraries", "of a machine elsewhere", backend.Requirements{Libraries: []collective.Library{{Name: "nccl"}}}, gpus(1, libraries(0), hypothetical), "unknown; PROBE_UNAVAILABLE on rank 0: nccl unknown, needs nccl"},
 	{"Windows", "none for the capability", backend.Requirements{Windows: []backend.Window{{Capability: "8.0", Range: upTo(100)}}}, gpus(1), "decline; ARCH: 9.0, needs one with a byte window"},
 	{"Windows", "not for every capability", backend.Requirements{Windows: []backend.Window{{Capability: "9.0", Range: upTo(100)}}}, gpus(2, capability(1, "8.0")), "decline; ARCH: 9.0, 8.0, needs one with a byte window"},
 	{"Windows", "capability unknown", backend.Requirements{Windows: []backend.Window{{Capability: "8.0", Range: upTo(100)}}}, gpus(2, capability(1, "")), "unknown; PROBE_UNAVAILABLE: compute capability unknown, needs one with a byte window"},
 	{"Windows", "no GPU", backend.Requirements{Windows: []backend.Window{{Capability: "8.0", Range: upTo(100)}}}, gpus(1, noGPU(0)), "decline; ARCH: no GPU, needs one with a byte window"},
 	{"Windows", "none for the world size", backend.Requirements{Windows: []backend.Window{{WorldSizes: backend.Span{Min: 8, Max: 8}, Range: upTo(100)}}}, gpus(4), "decline; WORLD_SIZE: 4, needs one with a byte window"},
+	{"Windows", "none for the type", backend.Requirements{Windows: []backend.Window{{DataType: ptr(collective.Float16), Range: upTo(100)}}}, gpus(4), "decline; DTYPE: bfloat16, needs one with a byte window"},
 	{"Windows", "none for the mode", backend.Requirements{Windows: []backend.Window{{Mode: backend.Captured, Range: upTo(100)}}}, gpus(4), "decline; CAPTURE_STATE: eager, needs a mode with a byte window"},
 	{"Multiple", "met", backend.Requirements{Multiple: 16}, gpus(1), ""},
 	{"Multiple", "not in any window", backend.Requirements{Multiple: 16, Windows: []backend.Window{{Range: upTo(15)}}}, gpus(1), "decline; ALIGNMENT: no byte count in the windows, needs multiples of 16 B"},
@@ -168,6 +201,8 @@ var checkCases = []struct {
 	{"Deterministic", "promised", backend.Requirements{Deterministic: true}, gpus(1, deterministic), ""},
 	{"Deterministic", "not promised", backend.Requirements{}, gpus(1, deterministic), "decline; DETERMINISM: not promised, needs the same bits in every run"},
 }
+
+func ptr[T any](v T) *T { return &v }
 
 func upTo(n int64) backend.Range { return backend.Range{Min: 1, Max: n} }
 
@@ -216,7 +251,7 @@ func TestCheckFindsEveryReason(t *testing.T) {
 	for _, r := range v.Reasons {
 		codes = append(codes, r.Code)
 	}
-	want := []backend.Code{backend.MemoryKind, backend.OpCode, backend.WorldSize, backend.Version, backend.Version}
+	want := []backend.Code{backend.MemoryKind, backend.OpCode, backend.WorldSize, backend.Version}
 	if v.Kind != backend.Decline || !slices.Equal(codes, want) {
 		t.Errorf("got %s, want decline with %v and nothing of the unknown platform", v, want)
 	}
@@ -240,6 +275,7 @@ func TestWindows(t *testing.T) {
 		{Capability: "8.0+", WorldSizes: backend.Span{Min: 8, Max: 8}, Range: r(1, 30, 0)},
 		{WorldSizes: backend.Span{Min: 4, Max: 4}, Mode: backend.Captured, Range: r(1, 40, 0)},
 		{Capability: "12.0", WorldSizes: backend.Span{Min: 8, Max: 8}, Mode: backend.Eager, Range: r(1, 50, 0)},
+		{DataType: ptr(collective.Float32), Range: r(1, 60, 0)},
 	}
 	for _, c := range []struct {
 		name string
@@ -252,6 +288,7 @@ func TestWindows(t *testing.T) {
 		{"capability unknown", gpus(2, capability(1, "")), []int64{10}},
 		{"world size", gpus(8), []int64{10, 20, 30}},
 		{"mode", gpus(4, captured), []int64{10, 20, 40}},
+		{"data type", gpus(2, float32s), []int64{10, 20, 60}},
 	} {
 		v := backend.Requirements{Windows: windows}.Check(c.req)
 		var last []int64

@@ -22,9 +22,11 @@ func (q Requirements) Describe() []string {
 	say(len(q.DataTypes) > 0 && len(q.DataTypes) < collective.NumDataTypes, "types %s", list(q.DataTypes))
 	say(len(q.Ops) > 0 && len(q.Ops) < collective.NumOps, "ops %s", list(q.Ops))
 	say(q.Scope != AnyScope, "scope %s", q.Scope)
-	say(len(q.Links) > 0, "links %s on every pair", list(q.Links))
+	say(len(q.Links) > 0 && q.LinksFrom <= 2, "links %s on every pair", list(q.Links))
+	say(len(q.Links) > 0 && q.LinksFrom > 2, "links %s on every pair of %d or more ranks", list(q.Links), q.LinksFrom)
 	say(q.P2P != "", "P2P %s", q.P2P)
 	say(q.Multicast, "NVLink multicast")
+	say(len(q.Vendors) > 0, "GPUs of %s", strings.Join(q.Vendors, " or "))
 	say(len(q.Capabilities) > 0, "compute capability %s", strings.Join(q.Capabilities, ", "))
 	say(len(q.Platforms) > 0, "platform %s", strings.Join(q.Platforms, ", "))
 	say(q.Driver != "", "driver %s or newer", q.Driver)
@@ -51,6 +53,9 @@ func (w Window) describe() string {
 	}
 	if (w.WorldSizes != Span{}) {
 		keys = append(keys, spans([]Span{w.WorldSizes})+" ranks")
+	}
+	if w.DataType != nil {
+		keys = append(keys, w.DataType.String())
 	}
 	if w.Mode != "" {
 		keys = append(keys, string(w.Mode))

@@ -50,7 +50,7 @@ const (
 var codes = map[Code]string{
 	WorldSize:        "the number of ranks is not one that the backend serves",
 	Arch:             "the GPUs' compute capability is not one that the backend serves",
-	Platform:         "the operating system or processor is not one that the backend serves",
+	Platform:         "the operating system, the processor or the GPUs' maker is not one that the backend serves",
 	MemoryKind:       "the buffers are not in memory of a kind that the backend serves",
 	LinkNotFull:      "a pair of ranks is connected by a link that the backend does not serve",
 	P2PUnreported:    "the driver does not report peer-to-peer access between every pair",

@@ -14,9 +14,11 @@ type Requirements struct {
 	Ops          []collective.Op       // reduce ops
 	Scope        Scope                 // how far the ranks may be apart
 	Links        []topology.Class      // classes that the link of every pair must be of
-	P2P          topology.P2P          // least evidence of peer-to-peer access between every pair
+	LinksFrom    int                   // Links is asked of groups of this many ranks or more; 0 and 2: of all
+	P2P          topology.P2P          // least evidence of peer-to-peer access between every pair, or P2PAssumed
 	Multicast    bool                  // NVLink multicast
-	Capabilities []string              // compute capabilities: "9.0", or "8.0+" for that and newer
+	Vendors      []string              // of the GPUs, as topology.Device.Vendor
+	Capabilities []string              // compute capabilities: "9.0", "9.x" for all of 9, "8.0+" for that and newer, "8.9-" for that and older
 	Platforms    []string              // such as "linux/amd64"
 	Driver       string                // oldest CUDA driver, such as "550"
 	Libraries    []collective.Library  // Name and oldest Version that every rank needs to have loaded
@@ -55,7 +57,12 @@ const (
 	AnyScope  Scope = ""
 	OneHost   Scope = "one_host"
 	OneClique Scope = "one_nvlink_clique" // every pair of GPUs connected by NVLink, on one host
+	OneFabric Scope = "one_nvlink_fabric" // one host, or hosts whose GPUs share one NVLink fabric (cluster and clique id)
 )
+
+// P2PAssumed as Requirements.P2P is met unless peer-to-peer access is known to be absent: for backends that use it
+// without having asked.
+const P2PAssumed topology.P2P = "assumed"
 
 // Mode is how a call is made.
 type Mode string
@@ -70,6 +77,7 @@ const (
 type Window struct {
 	Capability string // as in Requirements.Capabilities
 	WorldSizes Span   // the zero Span: every number of ranks
+	DataType   *collective.DataType
 	Mode       Mode
 	Range      Range
 	Unmeasured bool // the range is a guess for this kind of machine

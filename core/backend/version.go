@@ -28,10 +28,26 @@ func number(s string) uint64 {
 	return n
 }
 
-// matchesCapability compares with a capability as Requirements spells it.
+// HasCapability reports whether a capability is one of those that Requirements.Capabilities spells.
+func HasCapability(wanted []string, have string) bool {
+	return lo.SomeBy(wanted, func(w string) bool { return matchesCapability(w, have) })
+}
+
+// matchesCapability compares with a capability as Requirements spells it. What is not a number, such as "gfx942", only
+// matches itself.
 func matchesCapability(wanted, have string) bool {
+	if wanted == have {
+		return true
+	}
+	if _, err := strconv.ParseFloat(have, 64); err != nil {
+		return false
+	}
 	if least, ok := strings.CutSuffix(wanted, "+"); ok {
 		return CompareVersions(have, least) >= 0
 	}
-	return wanted == have
+	if most, ok := strings.CutSuffix(wanted, "-"); ok {
+		return CompareVersions(have, most) <= 0
+	}
+	major, ok := strings.CutSuffix(wanted, ".x")
+	return ok && major == strings.SplitN(have, ".", 2)[0]
 }

@@ -23,13 +23,16 @@ func (c *checker) windows(q Requirements) []Range {
 	byWorld := lo.Filter(byArch, func(w Window, _ int) bool {
 		return w.WorldSizes == Span{} || w.WorldSizes.Contains(c.Group.WorldSize())
 	})
-	byMode := lo.Filter(byWorld, func(w Window, _ int) bool { return w.Mode == "" || string(w.Mode) == c.Class.Mode() })
+	byType := lo.Filter(byWorld, func(w Window, _ int) bool { return w.DataType == nil || *w.DataType == c.Class.DataType })
+	byMode := lo.Filter(byType, func(w Window, _ int) bool { return w.Mode == "" || string(w.Mode) == c.Class.Mode() })
 	switch {
-	case len(byArch) == 0:
+	case len(byArch) == 0 && !c.saidOf(Arch, "compute capability unknown"):
 		c.noWindowForArch()
-	case len(byWorld) == 0:
+	case len(byArch) > 0 && len(byWorld) == 0 && !c.saidOf(WorldSize, ""):
 		c.no(WorldSize, strconv.Itoa(c.Group.WorldSize()), "one with a byte window")
-	case len(byMode) == 0:
+	case len(byWorld) > 0 && len(byType) == 0 && !c.saidOf(DType, ""):
+		c.no(DType, c.Class.DataType.String(), "one with a byte window")
+	case len(byType) > 0 && len(byMode) == 0 && !c.saidOf(CaptureState, ""):
 		c.no(CaptureState, c.Class.Mode(), "a mode with a byte window")
 	}
 	ranges := lo.FilterMap(byMode, func(w Window, _ int) (Range, bool) {
@@ -39,6 +42,12 @@ func (c *checker) windows(q Requirements) []Range {
 		c.no(Alignment, "no byte count in the windows", "multiples of "+strconv.FormatInt(q.Multiple, 10)+" B")
 	}
 	return ranges
+}
+
+// saidOf reports whether a requirement has given the reason already that a missing window would.
+func (c *checker) saidOf(code Code, unknown string) bool {
+	return slices.ContainsFunc(c.unmet, func(r Reason) bool { return r.Code == code }) ||
+		unknown != "" && slices.ContainsFunc(c.unknown, func(r Reason) bool { return r.Observed == unknown })
 }
 
 // noWindowForArch tells a capability without a window from one that is not known.

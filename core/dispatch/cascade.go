@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync"
 
 	"github.com/samber/lo"
 
@@ -18,6 +19,10 @@ type Candidate struct {
 	Info    backend.Info
 	Backend backend.Backend // nil if the plugin never came up; then Fault says why
 	Fault   error
+
+	// Gates stand in the way whatever the group is, such as a switch that is off. They are reported with the unmet
+	// requirements; gates that are all PROBE_UNAVAILABLE leave the verdict unknown.
+	Gates []backend.Reason
 }
 
 // Policy is what the configuration says about a cascade.
@@ -30,7 +35,7 @@ type Policy struct {
 // Options are what a resolution adds to the policy.
 type Options struct {
 	Policy       Policy
-	AskAll       bool // ask every candidate, also those that nothing is left for
+	AskAll       bool // ask every candidate, also those that nothing is left for, and all of them at once
 	Hypothetical bool // the group is not of this machine; unknown stays unknown
 
 	// Verdicts are known already and not asked for again, by backend name: those of the same resolution before a
@@ -83,8 +88,18 @@ func Resolve(ctx context.Context, candidates []Candidate, group collective.Group
 	req := backend.Request{Group: group, Class: class, Hypothetical: opts.Hypothetical}
 	accepted := make([][]backend.Range, len(ordered))
 	d.Table = NewTable(accepted)
+	if opts.AskAll {
+		for i, v := range askAll(ctx, ordered, req, opts) {
+			d.Answers[i] = Answer{Backend: ordered[i].Info.Name, Plugin: ordered[i].Plugin, Verdict: v}
+			if v.Kind == backend.Accept {
+				accepted[i] = v.Ranges
+			}
+		}
+		d.Table = NewTable(accepted)
+		return d
+	}
 	for i, c := range ordered {
-		v := ask(ctx, c, req, opts, opts.AskAll || !d.Table.Complete())
+		v := ask(ctx, c, req, opts, !d.Table.Complete())
 		d.Answers[i] = Answer{Backend: c.Info.Name, Plugin: c.Plugin, Verdict: v}
 		if v.Kind == backend.Accept {
 			accepted[i] = v.Ranges
@@ -92,6 +107,17 @@ func Resolve(ctx context.Context, candidates []Candidate, group collective.Group
 		}
 	}
 	return d
+}
+
+// askAll asks at once: no answer depends on another's, and each may be a call to another process.
+func askAll(ctx context.Context, candidates []Candidate, req backend.Request, opts Options) []backend.Verdict {
+	verdicts := make([]backend.Verdict, len(candidates))
+	var wg sync.WaitGroup
+	for i, c := range candidates {
+		wg.Go(func() { verdicts[i] = ask(ctx, c, req, opts, true) })
+	}
+	wg.Wait()
+	return verdicts
 }
 
 // ask gives the verdict of one candidate; needed is false when nothing is left for it to serve.
@@ -103,6 +129,9 @@ func ask(ctx context.Context, c Candidate, req backend.Request, opts Options, ne
 		return backend.Declined(backend.ReasonFor(lo.CoalesceOrEmpty(c.Fault, fmt.Errorf("the plugin did not start"))))
 	}
 	allowed := c.Info.Check(req)
+	if len(c.Gates) > 0 {
+		return settle(gated(c.Gates, allowed), opts)
+	}
 	if allowed.Kind != backend.Accept {
 		return settle(allowed, opts)
 	}
@@ -129,6 +158,16 @@ func ask(ctx context.Context, c Candidate, req backend.Request, opts Options, ne
 		}
 	}
 	return settle(v, opts)
+}
+
+// gated is the verdict of a candidate that something stands in the way of, whatever its requirements give.
+func gated(gates []backend.Reason, allowed backend.Verdict) backend.Verdict {
+	reasons := append(slices.Clone(gates), allowed.Reasons...)
+	unprobed := func(r backend.Reason) bool { return r.Code == backend.ProbeUnavailable }
+	if allowed.Kind != backend.Decline && !slices.ContainsFunc(reasons, func(r backend.Reason) bool { return !unprobed(r) }) {
+		return backend.Verdict{Kind: backend.Unknown, Reasons: reasons}
+	}
+	return backend.Declined(reasons...)
 }
 
 // settle makes unknown a decline at run time, with PROBE_UNAVAILABLE: a group cannot be run on a guess.

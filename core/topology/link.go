@@ -21,16 +21,20 @@ const (
 	PHB        Class = "PHB"  // a PCIe host bridge (the CPU)
 	NODE       Class = "NODE" // host bridges of one NUMA node
 	SYS        Class = "SYS"  // the interconnect between NUMA nodes
+	PCIe       Class = "PCIE" // over PCIe, by a path that its source does not tell
 	HostMemory Class = "HOST" // memory of one host, for ranks without a device
 )
 
-// slowness orders the classes; an unknown link is taken to be slower than every known one.
-var slowness = map[Class]int{NVLink: 0, XGMI: 1, HCCS: 2, HostMemory: 3, PIX: 4, PXB: 5, PHB: 6, NODE: 7, SYS: 8, Unknown: 9}
+// slowness orders the classes. A PCIe path that is not told may be the slowest; an unknown link is taken to be slower
+// than every known one.
+var slowness = map[Class]int{
+	NVLink: 0, XGMI: 1, HCCS: 2, HostMemory: 3, PIX: 4, PXB: 5, PHB: 6, NODE: 7, SYS: 8, PCIe: 9, Unknown: 10,
+}
 
 // Link is the connection between two devices.
 type Link struct {
 	Class Class
-	Count int // number of NVLinks; 0 for the other classes
+	Count int // number of bonded NVLinks, or of XGMI links where told; 0 for the other classes
 }
 
 // Slower reports whether l is worse than m: by class, and among NVLinks by fewer links.
@@ -89,23 +93,4 @@ func (a Answer) String() string {
 		return "unknown"
 	}
 	return string(a)
-}
-
-// P2P is how much is known of peer-to-peer access between GPUs.
-type P2P string
-
-// The evidence, from nothing to proof. Reported means that the driver says it works; verified means that data was
-// written by one GPU, read by the other and found right.
-const (
-	P2PUnknown  P2P = ""
-	P2PNone     P2P = "none"
-	P2PReported P2P = "reported"
-	P2PVerified P2P = "verified"
-)
-
-func (p P2P) String() string {
-	if p == P2PUnknown {
-		return "unknown"
-	}
-	return string(p)
 }

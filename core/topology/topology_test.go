@@ -1,6 +1,7 @@
 package topology_test
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -62,7 +63,7 @@ func TestWorstAndFullNVLink(t *testing.T) {
 	}
 }
 
-var byspeed = []string{"NV18", "NV4", "NV1", "NV", "XGMI", "HCCS", "HOST", "PIX", "PXB", "PHB", "NODE", "SYS", "unknown"}
+var byspeed = []string{"NV18", "NV4", "NV1", "NV", "XGMI", "HCCS", "HOST", "PIX", "PXB", "PHB", "NODE", "SYS", "PCIE", "unknown"}
 
 func TestSlowerIsTheDocumentedOrder(t *testing.T) {
 	for i, a := range byspeed {
@@ -97,42 +98,139 @@ func TestLinkTextRoundTrip(t *testing.T) {
 }
 
 func TestPresets(t *testing.T) {
-	for name, want := range map[string]struct {
-		worst      string
-		full       topology.Answer
-		multicast  topology.Answer
-		p2p        topology.P2P
-		capability string
-	}{
-		"8xPCIe":     {"SYS", topology.No, topology.No, topology.P2PUnknown, "12.0"},
-		"8xNVSwitch": {"NV18", topology.Yes, topology.Yes, topology.P2PReported, "9.0"},
-	} {
-		g, err := topology.Preset(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if len(g.Devices) != 8 || topology.Worst(g.Links).String() != want.worst || topology.FullNVLink(g.Links) != want.full ||
-			g.Multicast != want.multicast || g.P2P != want.p2p {
-			t.Errorf("%s: %d devices, worst %s, full NVLink %s, multicast %s, p2p %s", name, len(g.Devices),
-				topology.Worst(g.Links), topology.FullNVLink(g.Links), g.Multicast, g.P2P)
-		}
-		for a, d := range g.Devices {
-			if d.Index != a || d.Capability != want.capability {
-				t.Errorf("%s: device %d is %+v", name, a, d)
+	want := map[string]string{ // GPUs, worst, full NVLink, multicast, P2P, capability
+		"16xV100":       "16 NV6 yes no reported 7.0",
+		"2xBridge":      "2 NV4 yes no reported 8.6",
+		"2xPCIe":        "2 PHB no no unknown 12.0",
+		"4xA100":        "4 NV4 yes no reported 8.0",
+		"4xNVLinkPairs": "4 SYS no no unknown 8.0",
+		"4xPCIe":        "4 NODE no no unknown 12.0",
+		"8x4090":        "8 SYS no no unknown 8.9",
+		"8x910B":        "8 HCCS no no reported ",
+		"8xA100":        "8 NV12 yes no reported 8.0",
+		"8xB200":        "8 NV18 yes yes reported 10.0",
+		"8xB300":        "8 NV18 yes yes reported 10.3",
+		"8xH200":        "8 NV18 yes yes reported 9.0",
+		"8xL40S":        "8 SYS no no unknown 8.9",
+		"8xMI300X":      "8 XGMI no no reported ",
+		"8xNVLinkPairs": "8 SYS no no unknown 9.0",
+		"8xNVSwitch":    "8 NV18 yes yes reported 9.0",
+		"8xPCIe":        "8 SYS no no unknown 12.0",
+		"DGX-1":         "8 SYS no no unknown 7.0",
+		"p3.8xlarge":    "4 NV1 yes no reported 7.0",
+	}
+	seen := map[string]string{}
+	for _, p := range topology.Presets() {
+		for _, name := range append([]string{p.Name, strings.ToUpper(p.Name), strings.ReplaceAll(p.Name, "x", "×")}, p.Aliases...) {
+			g, err := topology.Preset(name)
+			if err != nil {
+				t.Fatal(err)
 			}
-			for b := range g.Devices {
-				if g.Links[a][b] != g.Links[b][a] {
-					t.Errorf("%s: link %d-%d is %s one way and %s the other", name, a, b, g.Links[a][b], g.Links[b][a])
+			got := fmt.Sprintf("%d %s %s %s %s %s", len(g.Devices), topology.Worst(g.Links), topology.FullNVLink(g.Links), g.Multicast, g.P2P, g.Devices[0].Capability)
+			if got != want[p.Name] {
+				t.Errorf("%s (%s): got %q, want %q", p.Name, name, got, want[p.Name])
+			}
+			for a, d := range g.Devices {
+				if d.Index != a || d.NUMA == "" || d.Name == "" || g.Links[a][a] != (topology.Link{}) {
+					t.Errorf("%s: device %d is %+v, linked to itself as %s", name, a, d, g.Links[a][a])
+				}
+				for b := range g.Devices {
+					if g.Links[a][b] != g.Links[b][a] {
+						t.Errorf("%s: link %d-%d is %s one way and %s the other", name, a, b, g.Links[a][b], g.Links[b][a])
+					}
 				}
 			}
 		}
-		if !slices.Contains(topology.Presets(), name) {
-			t.Errorf("%s is not listed in %v", name, topology.Presets())
+		for _, name := range append([]string{p.Name}, p.Aliases...) {
+			if key := strings.ToLower(name); seen[key] != "" {
+				t.Errorf("%s and %s share the name %q", seen[key], p.Name, name)
+			} else {
+				seen[key] = p.Name
+			}
 		}
+		delete(want, p.Name)
+	}
+	if len(want) > 0 {
+		t.Errorf("not there: %v", want)
+	}
+	if !slices.IsSortedFunc(topology.Presets(), func(a, b topology.PresetMachine) int { return strings.Compare(a.Name, b.Name) }) {
+		t.Error("the presets are not sorted")
 	}
 	_, err := topology.Preset("9xPCIe")
-	if err == nil || !strings.Contains(err.Error(), "8xPCIe") {
+	if err == nil || !strings.Contains(err.Error(), "8xPCIe") || !strings.Contains(err.Error(), "DGX-1") {
 		t.Errorf("an unknown preset gives error %v, want the names that exist", err)
+	}
+}
+
+// TestCubeMesh holds the links of a DGX-1: six NVLinks of every GPU, two full quads.
+func TestCubeMesh(t *testing.T) {
+	g, _ := topology.Preset("dgx-1")
+	for a, row := range g.Links {
+		n := 0
+		for _, l := range row {
+			n += l.Count
+		}
+		if n != 6 {
+			t.Errorf("GPU %d has %d NVLinks", a, n)
+		}
+	}
+	if diff := cmp.Diff([][]int{{0, 1, 2, 3}, {4, 5, 6, 7}}, topology.Groups(g.Links, topology.NVLink)); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestGroups(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		rows []string
+		want [][]int
+	}{
+		{"nobody", nil, nil},
+		{"no NVLink", []string{"X SYS", "SYS X"}, nil},
+		{"a chain takes the first pair", []string{"X NV1 SYS", "NV1 X NV1", "SYS NV1 X"}, [][]int{{0, 1}}},
+		{"larger before earlier", []string{
+			"X NV1 SYS SYS SYS", "NV1 X NV1 NV1 SYS", "SYS NV1 X NV1 SYS", "SYS NV1 NV1 X SYS", "SYS SYS SYS SYS X",
+		}, [][]int{{1, 2, 3}}},
+		{"one direction is no link", []string{"X NV1", "SYS X"}, nil},
+		{"an unknown pair might extend it", []string{"X NV1 NV1", "NV1 X unknown", "NV1 unknown X"}, nil},
+		{"an unknown pair cannot extend it", []string{"X NV1 SYS", "NV1 X unknown", "SYS unknown X"}, [][]int{{0, 1}}},
+	} {
+		if diff := cmp.Diff(c.want, topology.Groups(matrix(t, c.rows...), topology.NVLink)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", c.name, diff)
+		}
+	}
+}
+
+func TestAccess(t *testing.T) {
+	ok, refused := topology.Peer{Read: topology.StatusOK}, topology.Peer{Read: topology.StatusOK, Write: topology.StatusCNS}
+	for _, c := range []struct {
+		name string
+		peer topology.Peer
+		want topology.P2P
+	}{
+		{"nothing said", topology.Peer{}, topology.P2PUnknown},
+		{"read", ok, topology.P2PReported},
+		{"write refused", refused, topology.P2PNone},
+		{"not told which", topology.Peer{Any: topology.StatusGNS}, topology.P2PNone},
+		{"the driver does not know", topology.Peer{Read: topology.StatusUnknown}, topology.P2PUnknown},
+		{"atomics and NVLink are no access", topology.Peer{NVLink: topology.StatusNS, Atomics: topology.StatusNS, PCI: topology.StatusNS}, topology.P2PUnknown},
+	} {
+		if got := c.peer.Access(); got != c.want {
+			t.Errorf("%s: %s, want %s", c.name, got, c.want)
+		}
+	}
+	peers := [][]topology.Peer{{{}, ok, ok}, {ok, {}, refused}, {ok, ok, {}}}
+	g := topology.Uniform(3, topology.Link{Class: topology.PHB}, func(i int) topology.Device { return topology.Device{Index: i} })
+	g.Peers, g.P2P = peers, topology.Access(peers, 3)
+	if g.P2P != topology.P2PNone {
+		t.Errorf("one refused pair of three: %s", g.P2P)
+	}
+	s, err := g.Sub([]int{0, 2})
+	if err != nil || s.P2P != topology.P2PReported || len(s.Peers) != 2 {
+		t.Errorf("two devices of it: P2P %s, peers %v, %v", s.P2P, s.Peers, err)
+	}
+	if got := topology.Access(peers[:1], 3); got != topology.P2PUnknown {
+		t.Errorf("rows that are missing: %s", got)
 	}
 }
 

@@ -14,7 +14,7 @@ import (
 // maxExchange is the most that one rank may give to an exchange: it is for unique ids, handles and the like.
 const maxExchange = 1 << 20
 
-// round is something that all ranks do together, in progress.
+// round is an exchange, of bytes or of memory, in progress.
 type round struct {
 	what  string         // every rank does the same
 	ids   map[int]uint64 // request of each rank that has come
@@ -49,7 +49,7 @@ func (g *group) meet(what string, rank int, id uint64, data []byte) (*round, err
 		g.round = r
 	}
 	if _, twice := r.ids[rank]; twice {
-		return nil, fmt.Errorf("rank %d began to %s before it had ended to %s", rank, what, r.what)
+		return nil, fmt.Errorf("rank %d began a second exchange before the first had ended", rank)
 	}
 	if r.what != what {
 		err := fmt.Errorf("rank %d wants to %s, but %s to %s: all ranks of a group do the same", rank, what, rankList(lo.Keys(r.ids)), r.what)

@@ -19,6 +19,7 @@ import (
 	"github.com/weir-project/weir/core/dispatch"
 	"github.com/weir-project/weir/engine/agent"
 	"github.com/weir-project/weir/engine/bench"
+	"github.com/weir-project/weir/engine/explain"
 	"github.com/weir-project/weir/engine/launch"
 )
 
@@ -146,7 +147,7 @@ func (j *benchJob) serves(name string) error {
 			return nil
 		}
 		why = append(why, fmt.Sprintf("backend %s serves %s of %d ranks for %s only, none of the sizes asked for", name, class, j.flags.ranks,
-			rangeList(a.Verdict.Ranges)))
+			explain.RangeList(a.Verdict.Ranges)))
 	}
 	return fmt.Errorf("%s", strings.Join(lo.Uniq(why), "; "))
 }

@@ -74,6 +74,9 @@ func (a *app) open(c *cobra.Command, role role) (e *engine, err error) {
 		Traces: cfg.Telemetry.Traces, Metrics: cfg.Telemetry.Metrics, Endpoint: cfg.Telemetry.Endpoint,
 		ServiceName: cfg.Telemetry.ServiceName, ServiceVersion: Version,
 	}
+	if role != asking { // a question is not a run, and leaves its file alone
+		settings.File = cfg.Telemetry.File
+	}
 	if e.telemetry, err = telemetry.Setup(ctx, settings); err != nil {
 		return e, usageError{fmt.Errorf("telemetry: %w", err)}
 	}

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"strings"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/weir-project/weir/core/backend"
 	"github.com/weir-project/weir/engine/config"
+	"github.com/weir-project/weir/engine/explain"
 	"github.com/weir-project/weir/engine/pluginhost"
 )
 
@@ -114,9 +114,4 @@ func writePluginsJSON(w io.Writer, all []pluginhost.Status) error {
 	return encodeJSON(w, map[string]any{"plugins": list})
 }
 
-func encodeJSON(w io.Writer, v any) error {
-	e := json.NewEncoder(w)
-	e.SetIndent("", "  ")
-	e.SetEscapeHTML(false)
-	return e.Encode(v)
-}
+func encodeJSON(w io.Writer, v any) error { return explain.Encode(w, v) }

@@ -3,7 +3,6 @@ package cli
 import (
 	"fmt"
 	"io"
-	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -12,6 +11,7 @@ import (
 	"github.com/weir-project/weir/core/backend"
 	"github.com/weir-project/weir/core/dispatch"
 	"github.com/weir-project/weir/engine/agent"
+	"github.com/weir-project/weir/engine/explain"
 )
 
 // writeResolved prints the cascade of a request class for people.
@@ -47,9 +47,9 @@ func answerLines(d dispatch.Decision, i int) []string {
 	switch v.Kind {
 	case backend.Accept:
 		if served := d.Table.Ranges(i); len(served) > 0 {
-			return append([]string{rangeList(served)}, reasons(v)...)
+			return append([]string{explain.RangeList(served)}, reasons(v)...)
 		}
-		return []string{fmt.Sprintf("nothing: others before it serve its %s", rangeList(v.Ranges))}
+		return []string{fmt.Sprintf("nothing: others before it serve its %s", explain.RangeList(v.Ranges))}
 	case backend.NotAsked:
 		return []string{"others before it serve every size"}
 	}
@@ -58,8 +58,4 @@ func answerLines(d dispatch.Decision, i int) []string {
 
 func reasons(v backend.Verdict) []string {
 	return lo.Map(v.Reasons, func(r backend.Reason, _ int) string { return r.String() })
-}
-
-func rangeList(ranges []backend.Range) string {
-	return strings.Join(lo.Map(ranges, func(r backend.Range, _ int) string { return r.String() }), ", ")
 }

@@ -114,6 +114,7 @@ these links, and runs the one that all ranks agreed on. Every answer keeps its r
 
 Begin with:
   weir explain                     what each backend says about this machine
+  weir topo                        the GPUs of this machine, or of a pasted text
   weir run -n 2 -- ./program       run a program as two ranks
   weir bench --ranks 2             measure all-reduce on this machine
 
@@ -129,7 +130,7 @@ Begin with:
 		return usageError{fmt.Errorf("%w (see `%s --help`)", err, c.CommandPath())}
 	})
 	root.CompletionOptions.HiddenDefaultCmd = true
-	root.AddCommand(a.run(), a.agent(), a.explain(), a.bench(), a.plugins(), a.schedule(), a.config(), a.version(), a.reap(), a.benchRank(), a.trialRank())
+	root.AddCommand(a.run(), a.agent(), a.explain(), a.topo(), a.bench(), a.plugins(), a.schedule(), a.config(), a.version(), a.reap(), a.benchRank(), a.trialRank())
 	markUsage(root)
 	return root
 }

@@ -96,6 +96,9 @@ type Telemetry struct {
 	Metrics string `koanf:"metrics"`
 	// Endpoint is the URL of the OTLP collector. Default "": OpenTelemetry's default.
 	Endpoint string `koanf:"endpoint"`
+	// File is where `weir run`, `weir agent` and `weir bench` append their traces, one OTLP JSON object a line, beside
+	// what Traces says. Default "": nowhere. Absolute after Load.
+	File string `koanf:"file" is:"path"`
 	// ServiceName is the service.name that spans and metrics carry. Default "weir".
 	ServiceName string `koanf:"service_name"`
 }

@@ -5,16 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"strings"
 
 	"github.com/weir-project/weir/core/topology"
 )
 
-// Live is the topology of this machine, as far as the kernel shows it. It starts nothing and loads no driver.
-func Live() topology.Graph { return Read(os.DirFS("/sys"), os.DirFS("/proc")) }
-
-// Read is the topology that a sysfs and a procfs show. It does not fail: what cannot be read is unknown, with a note.
+// Read is the topology that a sysfs and a procfs show. It asks no driver. It does not fail: what cannot be read is
+// unknown, with a note.
 func Read(sysfs, procfs fs.FS) topology.Graph {
 	r := reader{sysfs: sysfs, procfs: procfs}
 	host := r.host()

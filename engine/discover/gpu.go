@@ -26,6 +26,12 @@ var gpuClasses = map[uint64][]uint64{
 	amd:    {0x0300, 0x0302, 0x0380, 0x1200},
 }
 
+// What the kernel alone does not tell.
+const (
+	notProbed = "GPUs were found on the PCI bus; whether this process may use them was not probed"
+	notAsked  = "NVLink, peer-to-peer access and compute capability can only be read through the driver (NVML); not probed"
+)
+
 // gpus finds GPUs on the PCI bus, in the order of their bus ids. Their links stay unknown: the path over PCI is only
 // what two GPUs fall back to, and a link must never be taken to be worse or better than it is.
 func (r *reader) gpus() topology.Graph {
@@ -54,8 +60,8 @@ func (r *reader) gpus() topology.Graph {
 		r.note("GPUs: some may be missing: PCI device %s (of %d such) does not say what it is", unreadable[0], len(unreadable))
 	}
 	if len(devices) > 0 {
-		r.note("GPUs were found on the PCI bus; whether this process may use them was not probed")
-		r.note("NVLink, peer-to-peer access and compute capability can only be read through the driver (NVML); not probed")
+		r.notes = append(r.notes, notProbed, notAsked)
+		g.PCIe = r.paths(devices)
 	}
 	return g
 }

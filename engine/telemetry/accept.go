@@ -2,6 +2,7 @@ package telemetry
 
 import (
 	"context"
+	"sync"
 	"time"
 
 	"go.opentelemetry.io/otel/trace"
@@ -15,6 +16,7 @@ import (
 type cascade struct {
 	resolution *Resolution
 	start      time.Time
+	mu         sync.Mutex // of questions: backends may be asked at once
 	questions  map[candidateKey]*question
 	broken     map[candidateKey]bool // its plugin never came up
 }
@@ -49,7 +51,9 @@ func (w watched) Accept(ctx context.Context, req backend.Request) (backend.Verdi
 	q := &question{}
 	r := w.cascade.resolution
 	ctx, q.span = r.tracer.Start(r.in(ctx), spanAccept)
+	w.cascade.mu.Lock()
 	w.cascade.questions[w.key] = q
+	w.cascade.mu.Unlock()
 	q.verdict, q.err = w.Backend.Accept(ctx, req)
 	q.end = time.Now()
 	return q.verdict, q.err

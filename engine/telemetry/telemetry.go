@@ -18,12 +18,14 @@ import (
 	tracenoop "go.opentelemetry.io/otel/trace/noop"
 )
 
-// Settings are the configuration's part. The standard OTEL_* variables of the process win over every field.
+// Settings are the configuration's part. The standard OTEL_* variables of the process win over every field; File, which
+// they know nothing like, only gives way to those that switch traces off.
 type Settings struct {
 	Traces   string // exporter of traces: otlp, console or none; "" asks for nothing unless Endpoint is set
 	Metrics  string // exporter of metrics, likewise
 	Endpoint string // base URL of an OTLP collector, such as http://localhost:4318; "" is the exporter's default
 	Protocol string // of OTLP: grpc or http/protobuf; "" is grpc if Endpoint has port 4317, else http/protobuf
+	File     string // traces are appended to it too, unless the variables switch traces off; "" for none
 
 	ServiceName    string
 	ServiceVersion string
@@ -60,17 +62,31 @@ func Setup(ctx context.Context, s Settings) (*Telemetry, error) {
 	if spans != nil {
 		t.shutdown = append(t.shutdown, spans.Shutdown) // until a provider owns it
 	}
+	file, err := s.fileExporter(ctx)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("file: %w", err), t.Shutdown(ctx))
+	}
+	if file != nil {
+		t.shutdown = append(t.shutdown, file.Shutdown)
+	}
 	reader, err := s.metricReader(ctx)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("metrics: %w", err), t.Shutdown(ctx))
 	}
-	if spans == nil && reader == nil {
+	if spans == nil && file == nil && reader == nil {
 		return t, nil
 	}
 	t.shutdown = nil
 	res := s.resource(ctx)
-	if spans != nil {
-		p := sdktrace.NewTracerProvider(sdktrace.WithBatcher(spans), sdktrace.WithResource(res))
+	if spans != nil || file != nil {
+		opts := []sdktrace.TracerProviderOption{sdktrace.WithResource(res)}
+		if spans != nil {
+			opts = append(opts, sdktrace.WithBatcher(spans))
+		}
+		if file != nil {
+			opts = append(opts, sdktrace.WithBatcher(file, sdktrace.WithBatchTimeout(fileDelay)))
+		}
+		p := sdktrace.NewTracerProvider(opts...)
 		t.TracerProvider = p
 		t.shutdown = append(t.shutdown, p.Shutdown)
 	}

@@ -37,7 +37,7 @@ func TestSymmetric(t *testing.T) {
 		"no peer-to-peer": {whole, "22809", func(r *backend.Request) { r.Group.P2P = topology.P2PNone }, "decline; P2P_UNREPORTED: none, needs peer-to-peer access"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Setenv("FAKE_NCCL_VERSION", c.version)
+			t.Setenv("NCCL_FAKE_VERSION", c.version)
 			l, req := newSymmetric(), request()
 			l.prober, l.settings.Library = onlyHere(cudaDriver, ""), c.library
 			if c.change != nil {

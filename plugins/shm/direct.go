@@ -27,7 +27,11 @@ func (direct) Info() backend.Info {
 
 // Accept serves what the copies cost more for than the third wait.
 func (d direct) Accept(_ context.Context, req backend.Request) (backend.Verdict, error) {
-	return accept(d.shared, req.Group, rowFor(req.Group.WorldSize(), req.Group.Cores).direct)
+	least := rowFor(req.Group.WorldSize(), req.Group.Cores).direct
+	if d.everySize() {
+		least = 1
+	}
+	return backend.Accepted(backend.Range{Min: least, Max: backend.NoLimit}), nil
 }
 
 // directTile is how much of a message the ranks work on before they wait for all. It takes no memory.

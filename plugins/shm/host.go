@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/weir-project/weir/core/backend"
 	"github.com/weir-project/weir/core/collective"
@@ -31,19 +30,6 @@ type settings struct {
 type shared struct{ settings *settings }
 
 func (s shared) everySize() bool { return s.settings != nil && s.settings.EverySize }
-
-// accept serves from a size on, or declines if that is never.
-func accept(s shared, g collective.Group, least int64) (backend.Verdict, error) {
-	switch {
-	case s.everySize():
-		return backend.Accepted(backend.AllBytes()...), nil
-	case least == never:
-		reason := backend.Because(backend.Other, fmt.Sprintf("%d ranks on %d cores", g.WorldSize(), g.Cores), "a core for each rank")
-		reason.Text = "another schedule is faster at every size"
-		return backend.Declined(reason), nil
-	}
-	return backend.Accepted(backend.Range{Min: least, Max: backend.NoLimit}), nil
-}
 
 // Release has nothing to end.
 func (shared) Release(context.Context, string) error { return nil }

@@ -13,7 +13,7 @@ func main() {
 	os.Exit(plugin.Serve(plugin.Plugin{
 		Name:      "shm",
 		Version:   "0.1.0",
-		Backends:  []backend.Backend{direct{own}, flat{own}, pipelined{own}, twoShot{own}},
+		Backends:  []backend.Backend{direct{own}, flat{own}, twoShot{own}},
 		Configure: func(s plugin.Settings) error { return s.Decode(own.settings) },
 	}))
 }

@@ -13,8 +13,6 @@ import (
 
 func TestFlat(t *testing.T) { backendtest.Run(t, flat{}) }
 
-func TestPipelined(t *testing.T) { backendtest.Run(t, pipelined{}) }
-
 func TestDirect(t *testing.T) { backendtest.Run(t, direct{}) }
 
 func TestTwoShot(t *testing.T) { backendtest.Run(t, twoShot{}) }
@@ -24,14 +22,13 @@ func TestEveryWorldSize(t *testing.T) {
 	for world := 1; world <= maxWorld; world++ {
 		for _, cores := range []int{0, 2, world, 4 * world} {
 			r := rowFor(world, cores)
-			if r.flat < 1 || r.flat > flatTile || r.pipelined <= r.flat || r.direct < 1 {
-				t.Errorf("%d ranks on %d cores: %+v: flat must fit a tile and end before pipelined begins", world, cores, r)
+			if r.flat < 1 || r.flat > flatTile || r.direct < r.flat {
+				t.Errorf("%d ranks on %d cores: %+v: flat must fit a tile and end before direct begins", world, cores, r)
 			}
 		}
 		plans := map[string]*plan.Schedule{"flat": allreduce.Flat(world, flatTile)}
 		if world > 1 {
 			plans["two-shot"] = allreduce.TwoShot(world, twoShotTile)
-			plans["pipelined"] = allreduce.PipelinedTwoShot(world, pipelinedTile, pipelinedParts)
 			plans["direct"] = allreduce.Direct(world, directTile)
 		}
 		for name, p := range plans {

@@ -85,12 +85,13 @@ func (s *suite) group(world int) collective.Group {
 func (s *suite) addGPUs(g *collective.Group) {
 	q := s.info.Requirements
 	keyed, _ := lo.Find(q.Windows, func(w backend.Window) bool { return w.Capability != "" })
-	capability := strings.TrimSuffix(cmp.Or(lo.FirstOrEmpty(q.Capabilities), keyed.Capability, "9.0"), "+")
+	capability := cmp.Or(lo.FirstOrEmpty(q.Capabilities), keyed.Capability, "9.0")
+	capability = strings.Replace(strings.TrimRight(capability, "+-"), ".x", ".0", 1)
 	link := topology.Link{Class: lo.FirstOr(q.Links, topology.NVLink)}
 	for i := range g.Ranks {
 		g.Ranks[i].Driver = cmp.Or(q.Driver, "999")
 		g.Ranks[i].Device = &topology.Device{
-			Index: i, Name: "GPU of backendtest", Capability: capability, PCIBusID: fmt.Sprintf("0000:%02x:00.0", i+1),
+			Index: i, Name: "GPU of backendtest", Vendor: lo.FirstOr(q.Vendors, "nvidia"), Capability: capability, PCIBusID: fmt.Sprintf("0000:%02x:00.0", i+1),
 		}
 		for j := range g.Links[i] {
 			if i != j {

@@ -10,15 +10,16 @@ import (
 
 // instr is a step with everything resolved that does not depend on the call.
 type instr struct {
-	kind   plan.StepKind
-	final  bool
-	chunk  int
-	dst    operand
-	srcs   []operand
-	signal *uint64 // Signal: this rank's; Wait: the peer's
-	lag    uint64
-	peer   int // Wait: whose signal, and which, for errors
-	number int
+	kind     plan.StepKind
+	final    bool
+	chunk    int
+	forPeers bool // Copy and Reduce: other ranks read what it writes
+	dst      operand
+	srcs     []operand
+	signal   *uint64 // Signal: this rank's; Wait: the peer's
+	lag      uint64
+	peer     int // Wait: whose signal, and which, for errors
+	number   int
 }
 
 // operand is a place: the slot at base, one of the caller's buffers, or one of a rank's caller.
@@ -44,7 +45,7 @@ func hasSmall(s *plan.Schedule) bool { return s.Slots <= s.Signals && s.Buffers 
 
 // compile resolves the program of a rank once for each buffer, since the slots of a step differ between them.
 func compile(s *plan.Schedule, rank int, shared unsafe.Pointer, slotOffset func(rank, slot, buffer int) int64) [][]instr {
-	programs := make([][]instr, s.Buffers)
+	programs, direct := make([][]instr, s.Buffers), s.Direct()
 	for buffer := range programs {
 		resolve := func(p plan.Place, _ int) operand {
 			o := operand{where: p.Where, rank: p.Rank}
@@ -65,6 +66,7 @@ func compile(s *plan.Schedule, rank int, shared unsafe.Pointer, slotOffset func(
 				in.signal = signal(t.Rank, t.Signal)
 			default:
 				in.dst, in.srcs = resolve(t.Dst, 0), lo.Map(t.Srcs, resolve)
+				in.forPeers = t.Dst.Where == plan.Slot || direct && t.Kind == plan.Reduce
 			}
 			return in
 		})

@@ -56,6 +56,7 @@ type Schedule struct {
 	failed   error  // of an earlier call
 	windows  *windows
 	rank     int
+	past     bool // what peers read is written past the caches: see Tune
 	holds    bool // a reduce reads the caller's buffers, so srcs must not keep them
 
 	class     collective.Class // of the last call, if known, and what follows from it
@@ -240,7 +241,7 @@ func (s *Schedule) move(in *instr, offset, bytes int64) {
 	}
 	if in.kind == plan.Copy && divide == 1 {
 		if src := s.address(in.srcs[0], offset, lo); src != dst {
-			if s.stream && in.dst.where == plan.Out {
+			if s.pastCaches(in, n) {
 				reduce.CopyStream(dst, src, int(n))
 			} else {
 				reduce.Copy(dst, src, int(n))
@@ -253,10 +254,18 @@ func (s *Schedule) move(in *instr, offset, bytes int64) {
 		srcs[i] = s.address(o, offset, lo)
 	}
 	kernel := s.kernel
-	if s.stream && in.dst.where == plan.Out {
+	if s.pastCaches(in, n) {
 		kernel = s.streaming
 	}
 	kernel(dst, srcs, int(n/s.size), divide)
+}
+
+// pastCaches reports whether a step writes so many bytes past the caches.
+func (s *Schedule) pastCaches(in *instr, n int64) bool {
+	if in.forPeers {
+		return s.past && n >= pastFrom
+	}
+	return s.stream
 }
 
 // address is where an operand's part of the tile begins.

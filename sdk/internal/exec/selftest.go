@@ -7,6 +7,8 @@ import (
 	"slices"
 	"unsafe"
 
+	"github.com/samber/lo"
+
 	"github.com/weir-project/weir/core/backend"
 	"github.com/weir-project/weir/core/collective"
 )
@@ -19,14 +21,21 @@ const selfTestLimit = 2 << 20
 // memory. edges are byte counts near which a plan changes what it does, such as its tile; ranges are what it is to serve.
 // memory is where the buffers lie; with nil they are allocated.
 func SelfTest(run func(Call) error, rank, world int, class collective.Class, ranges []backend.Range, edges []int64, memory []byte) error {
-	if memory == nil {
-		return SelfTestSizes(run, rank, world, class, TestSizes(class.DataType, ranges, edges, selfTestLimit), nil)
+	limit := int64(selfTestLimit)
+	if memory != nil {
+		limit = min(limit, int64(len(memory)/2))
 	}
-	sizes := TestSizes(class.DataType, ranges, edges, int64(len(memory)/2))
-	if len(sizes) > 0 && sizes[0] > int64(len(memory)/2) { // the schedule is proved for every size: a smaller one has to do
-		sizes = []int64{int64(len(memory) / 2)}
+	return SelfTestSizes(run, rank, world, class, TestSizes(class.DataType, ranges, edges, limit), memory)
+}
+
+// Within are the byte counts that are at most limit. If all are above it, a plan that is proved for every size is tried
+// with limit instead.
+func Within(sizes []int64, limit int64) []int64 {
+	some := lo.Filter(sizes, func(n int64, _ int) bool { return n <= limit })
+	if len(some) == 0 && len(sizes) > 0 {
+		some = []int64{limit}
 	}
-	return SelfTestSizes(run, rank, world, class, sizes, memory)
+	return some
 }
 
 // TestSizes are the byte counts worth trying within the ranges: the smallest, those around the edges, some tiles, the
@@ -54,13 +63,16 @@ func TestSizes(dt collective.DataType, ranges []backend.Range, edges []int64, li
 	return slices.Compact(sizes)
 }
 
-// SelfTestSizes is SelfTest at byte counts of the caller's choice. memory, if not nil, is twice as long as the largest.
+// SelfTestSizes is SelfTest at byte counts of the caller's choice. memory, if not nil, holds two buffers.
 func SelfTestSizes(run func(Call) error, rank, world int, class collective.Class, sizes []int64, memory []byte) error {
 	return selfTestSizes(run, rank, world, class, sizes, memory, nil)
 }
 
 // selfTestSizes takes results for right that near says are near enough; nil wants exact ones.
 func selfTestSizes(run func(Call) error, rank, world int, class collective.Class, sizes []int64, memory []byte, near func(got, want float64) bool) error {
+	if memory != nil {
+		sizes = Within(sizes, int64(len(memory)/2))
+	}
 	if len(sizes) == 0 {
 		return nil
 	}

@@ -111,3 +111,26 @@ func TestOlderDriver(t *testing.T) {
 		t.Errorf("got %v, %v", devices, err)
 	}
 }
+
+func TestPeers(t *testing.T) {
+	const attribute = "int cuDeviceGetP2PAttribute(int *v, int a, int from, int to) { *v = a == 2 && from < to; return 0; }\n"
+	d, err := cuda.Open(require.Library(t, cuda.LibraryName, fmt.Sprintf(driverSource, 0, 0)+attribute))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Init(); err != nil {
+		t.Fatal(err)
+	}
+	want := [][]topology.Peer{{{}, {Any: topology.StatusOK}}, {{Any: topology.StatusNS}, {}}}
+	if got, err := d.Peers(); err != nil || !cmp.Equal(want, got) {
+		t.Errorf("got %v, %v, want %v", got, err, want)
+	}
+	var missing *dl.SymbolError
+	without := open(t, 0)
+	if err := without.Init(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := without.Peers(); !errors.As(err, &missing) {
+		t.Errorf("a driver without the function gives %v", err)
+	}
+}

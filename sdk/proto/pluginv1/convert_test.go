@@ -53,7 +53,7 @@ func gpuGroup() collective.Group {
 	g := collective.HostGroup("pair", 2)
 	g.Ranks[0] = collective.Rank{
 		PID: 7, Host: "a", Driver: "570.86.10", Libraries: []collective.Library{{Name: "nccl", Path: "/l", Version: "2.28.9"}},
-		Device: &topology.Device{Index: 3, UUID: "GPU-1", PCIBusID: "0000:17:00.0", Name: "H100", Capability: "9.0", NUMA: "1", CPUAffinity: "0-7"},
+		Device: &topology.Device{Index: 3, UUID: "GPU-1", PCIBusID: "0000:17:00.0", Name: "H100", Capability: "9.0", NUMA: "1", Vendor: "nvidia", CPUAffinity: "0-7"},
 	}
 	g.Links[0][1] = topology.Link{Class: topology.NVLink, Count: 18}
 	g.Links[1][0] = topology.Link{}
@@ -82,17 +82,19 @@ func TestVerdictRoundTrip(t *testing.T) {
 }
 
 func TestInfoRoundTrip(t *testing.T) {
+	half := collective.Float16
 	roundTrip(t, []backend.Info{
 		{Name: "plain", Kind: plan.WorkerKind},
+		{Name: "trusting", Kind: plan.KernelKind, Requirements: backend.Requirements{Scope: backend.OneFabric, P2P: backend.P2PAssumed}},
 		{
 			Name: "two-shot", Description: "for people", Kind: plan.KernelKind, Priority: -5,
 			Requirements: backend.Requirements{
 				WorldSizes: backend.Exactly(2, 8), Memories: collective.Memories(), DataTypes: collective.DataTypes(), Ops: collective.Ops(),
-				Scope: backend.OneClique, Links: []topology.Class{topology.NVLink, topology.PIX}, P2P: topology.P2PReported, Multicast: true,
-				Capabilities: []string{"9.0", "8.0+"}, Platforms: []string{"linux/amd64"}, Driver: "550",
+				Scope: backend.OneClique, Links: []topology.Class{topology.NVLink, topology.PIX}, LinksFrom: 3, P2P: topology.P2PReported, Multicast: true,
+				Vendors: []string{"nvidia"}, Capabilities: []string{"9.0", "8.0+"}, Platforms: []string{"linux/amd64"}, Driver: "550",
 				Libraries: []collective.Library{{Name: "nccl", Version: "2.20"}},
 				Windows: []backend.Window{{
-					Capability: "9.0", WorldSizes: backend.Span{Min: 5, Max: 8}, Mode: backend.Captured,
+					Capability: "9.0", WorldSizes: backend.Span{Min: 5, Max: 8}, Mode: backend.Captured, DataType: &half,
 					Range: backend.Range{Min: 1, Max: 9, Multiple: 3}, Unmeasured: true,
 				}},
 				Multiple: 16, Alignment: 128, Placement: collective.OutOfPlace, Modes: []backend.Mode{backend.Eager},
@@ -159,31 +161,35 @@ func TestBadMessages(t *testing.T) {
 		err  error
 		want string
 	}{
-		"no class":           {fail(pluginv1.ToClass(nil)), "missing request class"},
-		"empty class":        {fail(pluginv1.ToClass(&pluginv1.Class{})), "memory kind"},
-		"unknown type":       {fail(pluginv1.ToClass(&pluginv1.Class{Memory: "host", DataType: "complex", Op: "sum"})), `"complex"`},
-		"no group":           {fail(pluginv1.ToGroup(nil)), "missing group"},
-		"no ranks":           {group(func(g *pluginv1.Group) { g.Ranks = nil }), "no ranks"},
-		"nil rank":           {group(func(g *pluginv1.Group) { g.Ranks[1] = nil }), "rank 1"},
-		"nil row":            {group(func(g *pluginv1.Group) { g.Links[1] = nil }), "row 1"},
-		"unknown link":       {group(func(g *pluginv1.Group) { g.Links[1].Links[0] = "WARP" }), `row 1: link 0: unknown link class "WARP"`},
-		"unknown p2p":        {group(func(g *pluginv1.Group) { g.P2P = "perhaps" }), "perhaps"},
-		"negative cores":     {group(func(g *pluginv1.Group) { g.Cores = -1 }), "negative cores -1"},
-		"nil library":        {group(func(g *pluginv1.Group) { g.Ranks[0].Libraries[0] = nil }), "library 0"},
-		"no verdict":         {fail(pluginv1.ToVerdict(nil)), "missing verdict"},
-		"empty verdict":      {fail(pluginv1.ToVerdict(&pluginv1.Verdict{})), "unknown verdict"},
-		"accepts nothing":    {fail(pluginv1.ToVerdict(&pluginv1.Verdict{Kind: "accept"})), "without a byte range"},
-		"nil range":          {fail(pluginv1.ToVerdict(&pluginv1.Verdict{Kind: "accept", Ranges: []*pluginv1.Range{nil}})), "range 0"},
-		"nil reason":         {fail(pluginv1.ToVerdict(&pluginv1.Verdict{Kind: "decline", Reasons: []*pluginv1.Reason{nil}})), "reason 0: missing"},
-		"unknown code":       {fail(pluginv1.ToReason(&pluginv1.Reason{Code: "MOOD"})), "MOOD"},
-		"negative rank":      {fail(pluginv1.ToReason(&pluginv1.Reason{Code: "ARCH", Rank: &negative})), "negative rank"},
-		"no backend":         {fail(pluginv1.ToInfo(nil)), "missing backend"},
-		"upper-case name":    {info(func(b *pluginv1.Backend) { b.Name = "Flat" }), `name "Flat"`},
-		"unknown kind":       {info(func(b *pluginv1.Backend) { b.Kind = "magic" }), "magic"},
-		"impossible span":    {info(func(b *pluginv1.Backend) { b.Requirements.WorldSizes = []*pluginv1.Span{nil} }), "impossible span"},
-		"counted link":       {info(func(b *pluginv1.Backend) { b.Requirements.Links = []string{"NV18"} }), "cannot be required"},
-		"window, no range":   {info(func(b *pluginv1.Backend) { b.Requirements.Windows = []*pluginv1.Window{{}} }), "impossible byte range"},
-		"unknown mode":       {info(func(b *pluginv1.Backend) { b.Requirements.Modes = []string{"lazy"} }), "lazy"},
+		"no class":         {fail(pluginv1.ToClass(nil)), "missing request class"},
+		"empty class":      {fail(pluginv1.ToClass(&pluginv1.Class{})), "memory kind"},
+		"unknown type":     {fail(pluginv1.ToClass(&pluginv1.Class{Memory: "host", DataType: "complex", Op: "sum"})), `"complex"`},
+		"no group":         {fail(pluginv1.ToGroup(nil)), "missing group"},
+		"no ranks":         {group(func(g *pluginv1.Group) { g.Ranks = nil }), "no ranks"},
+		"nil rank":         {group(func(g *pluginv1.Group) { g.Ranks[1] = nil }), "rank 1"},
+		"nil row":          {group(func(g *pluginv1.Group) { g.Links[1] = nil }), "row 1"},
+		"unknown link":     {group(func(g *pluginv1.Group) { g.Links[1].Links[0] = "WARP" }), `row 1: link 0: unknown link class "WARP"`},
+		"unknown p2p":      {group(func(g *pluginv1.Group) { g.P2P = "perhaps" }), "perhaps"},
+		"negative cores":   {group(func(g *pluginv1.Group) { g.Cores = -1 }), "negative cores -1"},
+		"nil library":      {group(func(g *pluginv1.Group) { g.Ranks[0].Libraries[0] = nil }), "library 0"},
+		"no verdict":       {fail(pluginv1.ToVerdict(nil)), "missing verdict"},
+		"empty verdict":    {fail(pluginv1.ToVerdict(&pluginv1.Verdict{})), "unknown verdict"},
+		"accepts nothing":  {fail(pluginv1.ToVerdict(&pluginv1.Verdict{Kind: "accept"})), "without a byte range"},
+		"nil range":        {fail(pluginv1.ToVerdict(&pluginv1.Verdict{Kind: "accept", Ranges: []*pluginv1.Range{nil}})), "range 0"},
+		"nil reason":       {fail(pluginv1.ToVerdict(&pluginv1.Verdict{Kind: "decline", Reasons: []*pluginv1.Reason{nil}})), "reason 0: missing"},
+		"unknown code":     {fail(pluginv1.ToReason(&pluginv1.Reason{Code: "MOOD"})), "MOOD"},
+		"negative rank":    {fail(pluginv1.ToReason(&pluginv1.Reason{Code: "ARCH", Rank: &negative})), "negative rank"},
+		"no backend":       {fail(pluginv1.ToInfo(nil)), "missing backend"},
+		"upper-case name":  {info(func(b *pluginv1.Backend) { b.Name = "Flat" }), `name "Flat"`},
+		"unknown kind":     {info(func(b *pluginv1.Backend) { b.Kind = "magic" }), "magic"},
+		"impossible span":  {info(func(b *pluginv1.Backend) { b.Requirements.WorldSizes = []*pluginv1.Span{nil} }), "impossible span"},
+		"counted link":     {info(func(b *pluginv1.Backend) { b.Requirements.Links = []string{"NV18"} }), "cannot be required"},
+		"window, no range": {info(func(b *pluginv1.Backend) { b.Requirements.Windows = []*pluginv1.Window{{}} }), "impossible byte range"},
+		"unknown mode":     {info(func(b *pluginv1.Backend) { b.Requirements.Modes = []string{"lazy"} }), "lazy"},
+		"window of no type": {info(func(b *pluginv1.Backend) {
+			b.Requirements.Windows = []*pluginv1.Window{{Range: &pluginv1.Range{Min: 1, Max: 1}, DataType: "complex"}}
+		}), `"complex"`},
+		"negative from":      {info(func(b *pluginv1.Backend) { b.Requirements.LinksFrom = -1 }), "negative links_from"},
 		"negative alignment": {info(func(b *pluginv1.Backend) { b.Requirements.Alignment = -1 }), "negative alignment"},
 		"no plan":            {fail(pluginv1.ToPlan(nil)), "missing plan"},
 		"nil plan":           {fail(pluginv1.ToPlan(pluginv1.FromPlan((*plan.Kernel)(nil)))), "empty plan"},

@@ -41,7 +41,7 @@ func FromRank(r collective.Rank) *Rank {
 	if d := r.Device; d != nil {
 		m.Device = &Device{
 			Index: i32(d.Index), Uuid: text(d.UUID), PciBusId: text(d.PCIBusID), Name: text(d.Name),
-			Capability: text(d.Capability), Numa: text(d.NUMA), CpuAffinity: text(d.CPUAffinity),
+			Capability: text(d.Capability), Numa: text(d.NUMA), CpuAffinity: text(d.CPUAffinity), Vendor: text(d.Vendor),
 		}
 	}
 	return m
@@ -92,8 +92,10 @@ func fromRequirements(q backend.Requirements) *Requirements {
 		Ops:           each(q.Ops, collective.Op.String),
 		Scope:         string(q.Scope),
 		Links:         each(q.Links, func(c topology.Class) string { return string(c) }),
+		LinksFrom:     i32(q.LinksFrom),
 		P2P:           string(q.P2P),
 		Multicast:     q.Multicast,
+		Vendors:       each(q.Vendors, text),
 		Capabilities:  each(q.Capabilities, text),
 		Platforms:     each(q.Platforms, text),
 		Driver:        text(q.Driver),
@@ -116,6 +118,9 @@ func fromWindow(w backend.Window) *Window {
 	}
 	if (w.WorldSizes != backend.Span{}) {
 		m.WorldSizes = fromSpan(w.WorldSizes)
+	}
+	if w.DataType != nil {
+		m.DataType = w.DataType.String()
 	}
 	return m
 }

@@ -46,7 +46,7 @@ func CheckName(name string) error {
 func toRequirements(m *Requirements) (backend.Requirements, error) {
 	q := backend.Requirements{
 		Scope: backend.Scope(m.GetScope()), P2P: topology.P2P(m.GetP2P()), Multicast: m.GetMulticast(),
-		Capabilities: m.GetCapabilities(), Platforms: m.GetPlatforms(), Driver: m.GetDriver(),
+		LinksFrom: int(m.GetLinksFrom()), Vendors: m.GetVendors(), Capabilities: m.GetCapabilities(), Platforms: m.GetPlatforms(), Driver: m.GetDriver(),
 		Multiple: m.GetMultiple(), Alignment: int(m.GetAlignment()), Placement: collective.Placement(m.GetPlacement()),
 		InFlight: int(m.GetInFlight()), Deterministic: m.GetDeterministic(), Registered: m.GetRegistered(),
 	}
@@ -60,10 +60,11 @@ func toRequirements(m *Requirements) (backend.Requirements, error) {
 	q.Windows, errs[6] = eachErr("windows", m.GetWindows(), toWindow)
 	q.Modes, errs[7] = eachErr("modes", m.GetModes(), toMode)
 	err := errors.Join(append(errs[:],
-		oneOf("scope", q.Scope, backend.AnyScope, backend.OneHost, backend.OneClique),
-		oneOf("p2p", q.P2P, topology.P2PUnknown, topology.P2PNone, topology.P2PReported, topology.P2PVerified),
+		oneOf("scope", q.Scope, backend.AnyScope, backend.OneHost, backend.OneClique, backend.OneFabric),
+		oneOf("p2p", q.P2P, backend.P2PAssumed, topology.P2PUnknown, topology.P2PNone, topology.P2PReported, topology.P2PVerified),
 		oneOf("placement", q.Placement, collective.AnyPlacement, collective.InPlace, collective.OutOfPlace),
 		notNegative("multiple", q.Multiple), notNegative("alignment", q.Alignment), notNegative("in_flight", q.InFlight),
+		notNegative("links_from", q.LinksFrom),
 	)...)
 	if err != nil {
 		return backend.Requirements{}, oneLine(err)
@@ -101,6 +102,12 @@ func toWindow(m *Window) (backend.Window, error) {
 	}
 	if m.GetWorldSizes() != nil {
 		if w.WorldSizes, err = toSpan(m.GetWorldSizes()); err != nil {
+			return backend.Window{}, err
+		}
+	}
+	if name := m.GetDataType(); name != "" {
+		w.DataType = new(collective.DataType)
+		if err := w.DataType.UnmarshalText([]byte(name)); err != nil {
 			return backend.Window{}, err
 		}
 	}

@@ -324,11 +324,11 @@ type Requirements struct {
 	Memories      []string               `protobuf:"bytes,2,rep,name=memories,proto3" json:"memories,omitempty"`                       // host, cuda
 	DataTypes     []string               `protobuf:"bytes,3,rep,name=data_types,json=dataTypes,proto3" json:"data_types,omitempty"`    // float32, float64, float16, bfloat16, int8, uint8, int32, int64
 	Ops           []string               `protobuf:"bytes,4,rep,name=ops,proto3" json:"ops,omitempty"`                                 // sum, prod, min, max, avg
-	Scope         string                 `protobuf:"bytes,5,opt,name=scope,proto3" json:"scope,omitempty"`                             // one_host, one_nvlink_clique
+	Scope         string                 `protobuf:"bytes,5,opt,name=scope,proto3" json:"scope,omitempty"`                             // one_host, one_nvlink_clique, one_nvlink_fabric (which may span hosts)
 	Links         []string               `protobuf:"bytes,6,rep,name=links,proto3" json:"links,omitempty"`                             // classes allowed for every pair: NV, PIX, PXB, PHB, NODE, SYS, …
-	P2P           string                 `protobuf:"bytes,7,opt,name=p2p,proto3" json:"p2p,omitempty"`                                 // least evidence of peer-to-peer access: reported, verified
+	P2P           string                 `protobuf:"bytes,7,opt,name=p2p,proto3" json:"p2p,omitempty"`                                 // least evidence of peer-to-peer access: assumed, reported, verified
 	Multicast     bool                   `protobuf:"varint,8,opt,name=multicast,proto3" json:"multicast,omitempty"`                    // NVLink multicast
-	Capabilities  []string               `protobuf:"bytes,9,rep,name=capabilities,proto3" json:"capabilities,omitempty"`               // compute capabilities: "9.0", or "8.0+" for that and newer
+	Capabilities  []string               `protobuf:"bytes,9,rep,name=capabilities,proto3" json:"capabilities,omitempty"`               // compute capabilities: "9.0", "9.x" for all of 9, "8.0+" and newer, "8.9-" and older
 	Platforms     []string               `protobuf:"bytes,10,rep,name=platforms,proto3" json:"platforms,omitempty"`                    // such as linux/amd64
 	Driver        string                 `protobuf:"bytes,11,opt,name=driver,proto3" json:"driver,omitempty"`                          // oldest CUDA driver
 	Libraries     []*Library             `protobuf:"bytes,12,rep,name=libraries,proto3" json:"libraries,omitempty"`                    // name and oldest version that every rank needs to have loaded
@@ -339,7 +339,9 @@ type Requirements struct {
 	Modes         []string               `protobuf:"bytes,17,rep,name=modes,proto3" json:"modes,omitempty"`                            // eager, captured
 	InFlight      int32                  `protobuf:"varint,18,opt,name=in_flight,json=inFlight,proto3" json:"in_flight,omitempty"`     // most calls of one group in flight at once
 	Deterministic bool                   `protobuf:"varint,19,opt,name=deterministic,proto3" json:"deterministic,omitempty"`           // a promise: equal inputs give the same bits on every rank and in every run
-	Registered    bool                   `protobuf:"varint,20,opt,name=registered,proto3" json:"registered,omitempty"`                 // buffers that the group allocated, so that every rank can reach those of all
+	LinksFrom     int32                  `protobuf:"varint,20,opt,name=links_from,json=linksFrom,proto3" json:"links_from,omitempty"`  // links is asked of groups of this many ranks or more; 0 and 2: of all
+	Vendors       []string               `protobuf:"bytes,21,rep,name=vendors,proto3" json:"vendors,omitempty"`                        // of the GPUs: nvidia, amd, huawei
+	Registered    bool                   `protobuf:"varint,22,opt,name=registered,proto3" json:"registered,omitempty"`                 // buffers that the group allocated, so that every rank can reach those of all
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -507,6 +509,20 @@ func (x *Requirements) GetDeterministic() bool {
 	return false
 }
 
+func (x *Requirements) GetLinksFrom() int32 {
+	if x != nil {
+		return x.LinksFrom
+	}
+	return 0
+}
+
+func (x *Requirements) GetVendors() []string {
+	if x != nil {
+		return x.Vendors
+	}
+	return nil
+}
+
 func (x *Requirements) GetRegistered() bool {
 	if x != nil {
 		return x.Registered
@@ -575,6 +591,7 @@ type Window struct {
 	Mode          string                 `protobuf:"bytes,3,opt,name=mode,proto3" json:"mode,omitempty"` // eager, captured
 	Range         *Range                 `protobuf:"bytes,4,opt,name=range,proto3" json:"range,omitempty"`
 	Unmeasured    bool                   `protobuf:"varint,5,opt,name=unmeasured,proto3" json:"unmeasured,omitempty"` // the range is a guess for this kind of machine
+	DataType      string                 `protobuf:"bytes,6,opt,name=data_type,json=dataType,proto3" json:"data_type,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -642,6 +659,13 @@ func (x *Window) GetUnmeasured() bool {
 		return x.Unmeasured
 	}
 	return false
+}
+
+func (x *Window) GetDataType() string {
+	if x != nil {
+		return x.DataType
+	}
+	return ""
 }
 
 // Range is the byte counts of one rank's buffer from min to max, both included.
@@ -1105,6 +1129,7 @@ type Device struct {
 	Capability    string                 `protobuf:"bytes,5,opt,name=capability,proto3" json:"capability,omitempty"`
 	Numa          string                 `protobuf:"bytes,6,opt,name=numa,proto3" json:"numa,omitempty"`
 	CpuAffinity   string                 `protobuf:"bytes,7,opt,name=cpu_affinity,json=cpuAffinity,proto3" json:"cpu_affinity,omitempty"`
+	Vendor        string                 `protobuf:"bytes,8,opt,name=vendor,proto3" json:"vendor,omitempty"` // nvidia, amd, huawei
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1184,6 +1209,13 @@ func (x *Device) GetNuma() string {
 func (x *Device) GetCpuAffinity() string {
 	if x != nil {
 		return x.CpuAffinity
+	}
+	return ""
+}
+
+func (x *Device) GetVendor() string {
+	if x != nil {
+		return x.Vendor
 	}
 	return ""
 }
@@ -2523,7 +2555,7 @@ const file_pluginv1_plugin_proto_rawDesc = "" +
 	"\vdescription\x18\x02 \x01(\tR\vdescription\x12\x12\n" +
 	"\x04kind\x18\x03 \x01(\tR\x04kind\x12\x1a\n" +
 	"\bpriority\x18\x04 \x01(\x05R\bpriority\x12@\n" +
-	"\frequirements\x18\x05 \x01(\v2\x1c.weir.plugin.v1.RequirementsR\frequirements\"\x82\x05\n" +
+	"\frequirements\x18\x05 \x01(\v2\x1c.weir.plugin.v1.RequirementsR\frequirements\"\xbb\x05\n" +
 	"\fRequirements\x125\n" +
 	"\vworld_sizes\x18\x01 \x03(\v2\x14.weir.plugin.v1.SpanR\n" +
 	"worldSizes\x12\x1a\n" +
@@ -2546,13 +2578,16 @@ const file_pluginv1_plugin_proto_rawDesc = "" +
 	"\tplacement\x18\x10 \x01(\tR\tplacement\x12\x14\n" +
 	"\x05modes\x18\x11 \x03(\tR\x05modes\x12\x1b\n" +
 	"\tin_flight\x18\x12 \x01(\x05R\binFlight\x12$\n" +
-	"\rdeterministic\x18\x13 \x01(\bR\rdeterministic\x12\x1e\n" +
+	"\rdeterministic\x18\x13 \x01(\bR\rdeterministic\x12\x1d\n" +
 	"\n" +
-	"registered\x18\x14 \x01(\bR\n" +
+	"links_from\x18\x14 \x01(\x05R\tlinksFrom\x12\x18\n" +
+	"\avendors\x18\x15 \x03(\tR\avendors\x12\x1e\n" +
+	"\n" +
+	"registered\x18\x16 \x01(\bR\n" +
 	"registered\"*\n" +
 	"\x04Span\x12\x10\n" +
 	"\x03min\x18\x01 \x01(\x05R\x03min\x12\x10\n" +
-	"\x03max\x18\x02 \x01(\x05R\x03max\"\xc0\x01\n" +
+	"\x03max\x18\x02 \x01(\x05R\x03max\"\xdd\x01\n" +
 	"\x06Window\x12\x1e\n" +
 	"\n" +
 	"capability\x18\x01 \x01(\tR\n" +
@@ -2563,7 +2598,8 @@ const file_pluginv1_plugin_proto_rawDesc = "" +
 	"\x05range\x18\x04 \x01(\v2\x15.weir.plugin.v1.RangeR\x05range\x12\x1e\n" +
 	"\n" +
 	"unmeasured\x18\x05 \x01(\bR\n" +
-	"unmeasured\"G\n" +
+	"unmeasured\x12\x1b\n" +
+	"\tdata_type\x18\x06 \x01(\tR\bdataType\"G\n" +
 	"\x05Range\x12\x10\n" +
 	"\x03min\x18\x01 \x01(\x03R\x03min\x12\x10\n" +
 	"\x03max\x18\x02 \x01(\x03R\x03max\x12\x1a\n" +
@@ -2601,7 +2637,7 @@ const file_pluginv1_plugin_proto_rawDesc = "" +
 	"\x04host\x18\x02 \x01(\tR\x04host\x12.\n" +
 	"\x06device\x18\x03 \x01(\v2\x16.weir.plugin.v1.DeviceR\x06device\x12\x16\n" +
 	"\x06driver\x18\x04 \x01(\tR\x06driver\x125\n" +
-	"\tlibraries\x18\x05 \x03(\v2\x17.weir.plugin.v1.LibraryR\tlibraries\"\xbb\x01\n" +
+	"\tlibraries\x18\x05 \x03(\v2\x17.weir.plugin.v1.LibraryR\tlibraries\"\xd3\x01\n" +
 	"\x06Device\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\x05R\x05index\x12\x12\n" +
 	"\x04uuid\x18\x02 \x01(\tR\x04uuid\x12\x1c\n" +
@@ -2612,7 +2648,8 @@ const file_pluginv1_plugin_proto_rawDesc = "" +
 	"capability\x18\x05 \x01(\tR\n" +
 	"capability\x12\x12\n" +
 	"\x04numa\x18\x06 \x01(\tR\x04numa\x12!\n" +
-	"\fcpu_affinity\x18\a \x01(\tR\vcpuAffinity\"\xa7\x01\n" +
+	"\fcpu_affinity\x18\a \x01(\tR\vcpuAffinity\x12\x16\n" +
+	"\x06vendor\x18\b \x01(\tR\x06vendor\"\xa7\x01\n" +
 	"\rAcceptRequest\x12\x18\n" +
 	"\abackend\x18\x01 \x01(\tR\abackend\x12+\n" +
 	"\x05group\x18\x02 \x01(\v2\x15.weir.plugin.v1.GroupR\x05group\x12+\n" +

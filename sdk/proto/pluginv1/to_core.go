@@ -74,7 +74,7 @@ func ToRank(m *Rank) (collective.Rank, error) {
 	if d := m.GetDevice(); d != nil {
 		r.Device = &topology.Device{
 			Index: int(d.GetIndex()), UUID: d.GetUuid(), PCIBusID: d.GetPciBusId(), Name: d.GetName(),
-			Capability: d.GetCapability(), NUMA: d.GetNuma(), CPUAffinity: d.GetCpuAffinity(),
+			Capability: d.GetCapability(), NUMA: d.GetNuma(), CPUAffinity: d.GetCpuAffinity(), Vendor: d.GetVendor(),
 		}
 		if err := notNegative("device index", r.Device.Index); err != nil {
 			return collective.Rank{}, err

@@ -1,0 +1,135 @@
+package backend
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/samber/lo"
+
+	"github.com/weir-project/weir/core/collective"
+	"github.com/weir-project/weir/core/topology"
+)
+
+// devices checks what only GPUs have.
+func (c *checker) devices(q Requirements) {
+	if c.Group.WorldSize() >= q.LinksFrom {
+		c.links(q.Links, LinkNotFull, q.LinksFrom)
+	}
+	if q.Scope == OneClique {
+		c.links([]topology.Class{topology.NVLink}, ScopeCode, 0)
+	}
+	c.p2p(q)
+	if q.Multicast {
+		switch c.Group.Multicast {
+		case topology.No:
+			c.no(NoMulticast, "no", "NVLink multicast")
+		case topology.NotKnown:
+			c.dunno("multicast", "NVLink multicast")
+		}
+	}
+	for rank, r := range c.Group.Ranks {
+		if len(q.Vendors) > 0 {
+			c.vendor(q.Vendors, rank, r)
+		}
+		if len(q.Capabilities) > 0 {
+			c.capability(q.Capabilities, rank, r)
+		}
+		if q.Driver != "" {
+			switch {
+			case r.Driver == "":
+				c.dunnoRank("driver", rank, q.Driver+" or newer")
+			case CompareVersions(r.Driver, q.Driver) < 0:
+				c.noRank(Version, rank, "driver "+r.Driver, q.Driver+" or newer")
+			}
+		}
+	}
+}
+
+// links checks the link of every pair; from is the number of ranks that the rule begins at, for the reason's words.
+func (c *checker) links(allowed []topology.Class, code Code, from int) {
+	if len(allowed) == 0 {
+		return
+	}
+	required := strings.Join(lo.Map(allowed, func(l topology.Class, _ int) string { return l.Words() }), " or ") + " on every pair"
+	if from > 2 {
+		required += fmt.Sprintf(" of %d or more ranks", from)
+	}
+	var worst *topology.Link
+	var pairs [][2]int
+	unknown := false
+	for a := range c.Group.WorldSize() {
+		for b := range a {
+			for _, l := range []topology.Link{topology.At(c.Group.Links, b, a), topology.At(c.Group.Links, a, b)} {
+				switch {
+				case slices.Contains(allowed, l.Class):
+					continue
+				case l.Class == topology.Unknown:
+					unknown = true
+					continue
+				case worst == nil || l.Slower(*worst):
+					worst = &l
+				}
+				if n := len(pairs); n == 0 || pairs[n-1] != [2]int{b, a} {
+					pairs = append(pairs, [2]int{b, a})
+				}
+			}
+		}
+	}
+	if worst != nil {
+		c.unmet = append(c.unmet, Reason{Code: code, Observed: worst.String(), Required: required, Rank: AnyRank, Text: few(pairs)})
+	} else if unknown {
+		c.dunno("link of a pair", required)
+	}
+}
+
+// few names some pairs of ranks.
+func few(pairs [][2]int) string {
+	const shown = 4
+	s := "ranks " + strings.Join(lo.Map(pairs[:min(shown, len(pairs))], func(p [2]int, _ int) string { return fmt.Sprintf("%d-%d", p[0], p[1]) }), ", ")
+	if more := len(pairs) - shown; more > 0 {
+		s += fmt.Sprintf(" and %d more pairs", more)
+	}
+	return s
+}
+
+var evidence = map[topology.P2P]int{topology.P2PNone: 1, topology.P2PReported: 2, topology.P2PVerified: 3}
+
+func (c *checker) p2p(q Requirements) {
+	need, have := evidence[q.P2P], evidence[c.Group.P2P]
+	switch {
+	case q.P2P == P2PAssumed && c.Group.P2P == topology.P2PNone && c.Group.WorldSize() > 1:
+		c.no(P2PUnreported, string(c.Group.P2P), "peer-to-peer access, which it assumes")
+	case need <= 1 || have >= need || c.Group.WorldSize() < 2:
+	case have == 0:
+		c.dunno("peer-to-peer access", string(q.P2P))
+	case have == 1 || q.P2P == topology.P2PReported:
+		c.no(P2PUnreported, string(c.Group.P2P), string(q.P2P))
+	default: // the driver reports it, but nobody has proved it
+		c.dunno("peer-to-peer access reported, proof", string(q.P2P))
+	}
+}
+
+func (c *checker) vendor(wanted []string, rank int, r collective.Rank) {
+	required := strings.Join(wanted, " or ")
+	switch {
+	case r.Device == nil:
+		c.noRank(Platform, rank, "no GPU", "a GPU of "+required)
+	case r.Device.Vendor == "":
+		c.dunnoRank("vendor of the GPU", rank, required)
+	case !slices.Contains(wanted, r.Device.Vendor):
+		c.noRank(Platform, rank, r.Device.Vendor, required)
+	}
+}
+
+func (c *checker) capability(wanted []string, rank int, r collective.Rank) {
+	required := strings.Join(wanted, ", ")
+	switch {
+	case r.Device == nil:
+		c.noRank(Arch, rank, "no GPU", required)
+	case r.Device.Capability == "":
+		c.dunnoRank("compute capability", rank, required)
+	case !HasCapability(wanted, r.Device.Capability):
+		c.noRank(Arch, rank, r.Device.Capability, required)
+	}
+}

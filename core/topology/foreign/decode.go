@@ -1,0 +1,298 @@
+package foreign
+
+import (
+	"bytes"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+)
+
+// source is a text without what terminals, web pages and logs put into it.
+type source struct {
+	text []byte
+	at   []int32 // at[i] is where byte i of text comes from in the original
+	orig []byte
+}
+
+// fail is an error at a byte of the cleaned text.
+func (s source) fail(offset int, text string) *Error {
+	o := len(s.orig)
+	if offset < len(s.at) {
+		o = int(s.at[offset])
+	}
+	before := s.orig[:o]
+	start := bytes.LastIndexByte(before, '\n') + 1
+	return &Error{1 + bytes.Count(before, []byte{'\n'}), 1 + utf8.RuneCount(before[start:]), text}
+}
+
+// decode removes terminal colours (also those whose escape byte was lost or spelled out), control characters and the
+// tags of web pages, and turns HTML entities, \t and \n spelled out, line ends of other systems and typographic blanks
+// and dashes into what they stand for.
+func decode(text []byte) source {
+	d := decoder{in: text, mail: bytes.Contains(text, []byte("=09")) || bytes.Contains(text, []byte("=3D")), marked: bytes.Count(text, []byte("$\n")) > 2, source: source{text: make([]byte, 0, len(text)), at: make([]int32, 0, len(text)), orig: text}}
+	for d.i < len(d.in) {
+		d.step()
+	}
+	return d.source
+}
+
+type decoder struct {
+	source
+	in     []byte
+	i      int
+	mail   bool // quoted-printable, of an e-mail
+	marked bool // tabs and line ends are written out, as cat -A does
+}
+
+// put writes s for the next n bytes of the input.
+func (d *decoder) put(s string, n int) {
+	for j := range len(s) {
+		d.text, d.at = append(d.text, s[j]), append(d.at, int32(d.i))
+	}
+	d.i += n
+}
+
+func (d *decoder) step() {
+	rest := d.in[d.i:]
+	switch c := rest[0]; {
+	case c == '\r':
+		if len(rest) > 1 && rest[1] == '\n' {
+			d.i++
+			return
+		}
+		d.put("\n", 1)
+	case c == 0x1b || c == '\\' || c == '^' || c == '[':
+		d.escape(rest)
+	case c == '=' && d.mail || c == '$' && d.marked:
+		d.written(rest)
+	case c == '&':
+		s, n := entity(rest)
+		d.put(s, n)
+	case c == '<':
+		s, n := tag(rest)
+		d.put(s, n)
+	case c == '\v' || c == '\f':
+		d.put("\n", 1)
+	case c < ' ' && c != '\t' && c != '\n' || c == 0x7f:
+		d.i++
+	case c < utf8.RuneSelf:
+		d.put(string(rest[:1]), 1)
+	default:
+		r, n := utf8.DecodeRune(rest)
+		d.put(plain(r, rest[:n]), n)
+	}
+}
+
+// written decodes what e-mails and cat -A write for tabs, blanks and line ends.
+func (d *decoder) written(rest []byte) {
+	switch {
+	case bytes.HasPrefix(rest, []byte("=09")):
+		d.put("\t", 3)
+	case bytes.HasPrefix(rest, []byte("=20")):
+		d.put(" ", 3)
+	case bytes.HasPrefix(rest, []byte("=3D")):
+		d.put("=", 3)
+	case bytes.HasPrefix(rest, []byte("=\n")):
+		d.i += 2
+	case bytes.HasPrefix(rest, []byte("=\r\n")):
+		d.i += 3
+	case bytes.HasPrefix(rest, []byte("$\n")) || bytes.HasPrefix(rest, []byte("$\r\n")) || len(rest) == 1 && rest[0] == '$':
+		d.i++
+	default:
+		d.put(string(rest[:1]), 1)
+	}
+}
+
+// spelled are ways in which the escape byte is written out, and other escapes of strings in logs.
+var spelled = []struct{ from, to string }{
+	{`\u001b`, "\x1b"},
+	{`\u001B`, "\x1b"},
+	{`\x1b`, "\x1b"},
+	{`\x1B`, "\x1b"},
+	{`\033`, "\x1b"},
+	{`\e[`, "\x1b["},
+	{"^[[", "\x1b["},
+	{"^I", "\t"},
+	{`\\u003c`, "<"},
+	{`\\u003e`, ">"},
+	{`\\u0026`, "&"},
+	{`\u0026`, "&"},
+	{`\\u001b`, "\x1b"},
+	{`\\r\\n`, "\n"},
+	{`\\n`, "\n"},
+	{`\\t`, "\t"},
+	{`\\\"`, `'`}, // of a string within a string
+	{`\r\n`, "\n"},
+	{`\n`, "\n"},
+	{`\r`, ""},
+	{`\t`, "\t"},
+	{`\"`, `'`},
+	{`\|`, "|"},
+	{`\_`, "_"},
+	{`\u0009`, "\t"},
+	{`\u003c`, "<"},
+	{`\u003e`, ">"},
+}
+
+func (d *decoder) escape(rest []byte) {
+	head := string(rest[:min(len(rest), 8)])
+	for _, s := range spelled {
+		if !strings.HasPrefix(head, s.from) {
+			continue
+		}
+		if s.to[:min(1, len(s.to))] == "\x1b" {
+			d.i += len(s.from) + sequence(rest[len(s.from):], s.to[1:])
+			return
+		}
+		d.put(s.to, len(s.from))
+		return
+	}
+	switch {
+	case rest[0] == 0x1b:
+		d.i += 1 + sequence(rest[1:], "")
+	case rest[0] == '[' && colour(rest) > 0:
+		d.i += colour(rest)
+	default:
+		d.put(string(rest[:1]), 1)
+	}
+}
+
+// sequence is the length of what follows an escape byte; begun is the part of it that was read already.
+func sequence(rest []byte, begun string) int {
+	s := rest
+	if begun == "" {
+		if len(s) == 0 {
+			return 0
+		}
+		switch s[0] {
+		case ']': // a title, up to its end
+			if end := bytes.IndexAny(s[:min(len(s), 200)], "\a\x1b\n"); end >= 0 {
+				return end
+			}
+			return 1
+		case '(', ')':
+			return min(2, len(s))
+		case '[':
+		default:
+			return 1
+		}
+		s = s[1:]
+	}
+	n := len(rest) - len(s)
+	for i, c := range s[:min(len(s), 32)] {
+		if c >= '@' && c <= '~' {
+			return n + i + 1
+		}
+		if c < ' ' {
+			return n + i
+		}
+	}
+	return n
+}
+
+// colour is the length of "[4m" and the like, the sequence of a colour that lost its escape byte; 0 if it is none.
+func colour(rest []byte) int {
+	for i := 1; i < min(len(rest), 12); i++ {
+		switch c := rest[i]; {
+		case c == 'm' || c == 'K' && i < 3:
+			return i + 1
+		case c != ';' && (c < '0' || c > '9'):
+			return 0
+		}
+	}
+	return 0
+}
+
+var entities = map[string]string{
+	"amp": "&", "lt": "<", "gt": ">", "quot": `"`, "apos": "'", "nbsp": " ", "Tab": "\t", "tab": "\t", "NewLine": "\n",
+	"ensp": " ", "emsp": " ", "ndash": "-", "mdash": "-", "minus": "-", "vert": "|", "lowbar": "_",
+}
+
+// entity decodes an HTML entity, also one that was encoded several times.
+func entity(rest []byte) (string, int) {
+	s, n := entityOnce(rest)
+	for range 3 {
+		if s != "&" || n == 1 {
+			break
+		}
+		more, m := entityOnce(append([]byte{'&'}, rest[n:min(len(rest), n+12)]...))
+		if m == 1 {
+			break
+		}
+		s, n = more, n+m-1
+	}
+	return s, n
+}
+
+func entityOnce(rest []byte) (string, int) {
+	end := bytes.IndexByte(rest[:min(len(rest), 12)], ';')
+	if end < 2 {
+		return "&", 1
+	}
+	s, ok := entities[string(rest[1:end])]
+	if digits, numeric := strings.CutPrefix(string(rest[1:end]), "#"); numeric {
+		base := 10
+		if strings.HasPrefix(strings.ToLower(digits), "x") {
+			digits, base = digits[1:], 16
+		}
+		if v, err := strconv.ParseUint(digits, base, 21); err == nil && v >= '\t' {
+			s, ok = plain(rune(v), []byte(string(rune(v)))), true
+		}
+	}
+	if !ok {
+		return "&", 1
+	}
+	return s, end + 1
+}
+
+// markup says what the tags of web pages stand for. Tags with other names are left alone: XML is a format.
+var markup = map[string]string{
+	"br": "\n", "p": "\n", "div": "\n", "tr": "\n", "pre": "\n", "table": "\n", "tbody": "\n", "thead": "\n", "li": "\n",
+	"details": "\n", "summary": "\n", "td": "\t", "th": "\t",
+	"span": "", "code": "", "b": "", "i": "", "em": "", "strong": "", "font": "", "samp": "", "tt": "", "kbd": "", "u": "",
+}
+
+func tag(rest []byte) (string, int) {
+	end := bytes.IndexByte(rest[:min(len(rest), 200)], '>')
+	if end < 2 {
+		return "<", 1
+	}
+	name := strings.TrimPrefix(string(rest[1:end]), "/")
+	closing := len(name) < end-1
+	if cut := strings.IndexAny(name, " \t/"); cut >= 0 {
+		name = name[:cut]
+	}
+	s, ok := markup[strings.ToLower(name)]
+	if !ok {
+		return "<", 1
+	}
+	if closing && s == "\t" {
+		s = "" // the opening tag has separated the cells
+	}
+	return s, end + 1
+}
+
+// plain is the ASCII that stands for a character; b is the character.
+func plain(r rune, b []byte) string {
+	switch {
+	case r == 0xa0 || r >= 0x2000 && r <= 0x200a || r == 0x202f || r == 0x205f || r == 0x3000:
+		return " "
+	case r >= 0x200b && r <= 0x200f || r >= 0x2060 && r <= 0x2064 || r == 0xfeff || r == 0xad || r == 0x9b:
+		return ""
+	case r == 0x2028 || r == 0x2029 || r == 0x85:
+		return "\n"
+	case r >= 0x2010 && r <= 0x2015 || r == 0x2212:
+		return "-"
+	case r == '│' || r == '┃' || r == '¦' || r == '║' || r == '｜':
+		return "|"
+	case r == '“' || r == '”' || r == '‘' || r == '’':
+		return `"`
+	case r == '→' || r == '␉':
+		return "\t"
+	case r == '✕' || r == '×' || r == '✖':
+		return "X"
+	case r == utf8.RuneError:
+		return "?"
+	}
+	return string(b)
+}

@@ -1,0 +1,109 @@
+package cli
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/samber/lo"
+
+	"github.com/weir-project/weir/core/collective"
+	"github.com/weir-project/weir/core/topology"
+	"github.com/weir-project/weir/core/topology/foreign"
+	"github.com/weir-project/weir/engine/profiles"
+)
+
+// subject is what a question is about.
+type subject struct {
+	question  *question
+	profiles  []string
+	class     collective.Class
+	devices   []int // by number in the matrix; nil: all
+	bytes     []int64
+	tokens    []int
+	hidden    int // 0 if not known
+	model     *profiles.Model
+	p2p       topology.P2P
+	multicast topology.Answer
+
+	machine   topology.Graph // of one host
+	source    string
+	format    string
+	whole     string   // whether the machine is all there
+	warnings  []string // of the reading
+	positions []int    // of the group's devices in machine, for each rank of one host
+	group     collective.Group
+	foreign   bool // the facts are not all of this machine
+}
+
+// live reports whether the machine is this one.
+func (s *subject) live() bool { return s.question.topo == "" }
+
+// readTopology reads what --topo names; nothing without it.
+func (s *subject) readTopology(ctx context.Context, stdin io.Reader) error {
+	name := s.question.topo
+	if name == "" {
+		s.source, s.whole = "this machine", "unknown"
+		return nil
+	}
+	s.foreign = true
+	r, err := readTopology(ctx, name, s.question.machine, stdin)
+	if err != nil {
+		return err
+	}
+	s.machine, s.warnings = r.Graph, r.Warnings
+	s.whole = lo.Ternary(r.Complete == foreign.Cut, "no", "yes")
+	s.source, s.format = lo.Ternary(name == "-", "standard input", name), strings.Join(r.Formats, " and ")
+	if strings.HasPrefix(r.Format(), "preset ") {
+		s.source, s.format = r.Format(), ""
+	}
+	s.setVendor(r.Formats)
+	if len(s.machine.Devices) == 0 {
+		return fmt.Errorf("%s: %s", s.source, strings.Join(append([]string{"the text names no GPUs"}, r.Warnings...), "; "))
+	}
+	return nil
+}
+
+// setLive takes this machine.
+func (s *subject) setLive(g topology.Graph) {
+	r := ofGraph(s.source, g)
+	s.machine = g
+	s.warnings, _ = lo.Difference(r.Warnings, g.Notes) // the notes stand with the machine's description
+}
+
+// withFile opens a file, or standard input for "-". Errors name it.
+func withFile(stdin io.Reader, name string, use func(io.Reader) error) error {
+	source := stdin
+	if name != "-" {
+		f, err := os.Open(name)
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		source = f
+	}
+	if err := use(source); err != nil {
+		return fmt.Errorf("%s: %w", lo.Ternary(name == "-", "standard input", name), err)
+	}
+	return nil
+}
+
+func presetNames() string {
+	return strings.Join(lo.Map(topology.Presets(), func(p topology.PresetMachine, _ int) string { return p.Name }), ", ")
+}
+
+// setVendor says whose GPUs a tool prints.
+func (s *subject) setVendor(formats []string) {
+	vendors := map[string]string{
+		foreign.ROCmSMI: "amd", foreign.AMDSMI: "amd", foreign.RCCLXML: "amd", foreign.NPUSMI: "huawei",
+		foreign.TopoM: "nvidia", foreign.TopoMP: "nvidia", foreign.TopoP2P: "nvidia", foreign.NVLinkS: "nvidia",
+		foreign.ListGPUs: "nvidia", foreign.NCCLXML: "nvidia",
+	}
+	for i := range s.machine.Devices {
+		if d := &s.machine.Devices[i]; d.Vendor == "" {
+			d.Vendor = vendors[formats[0]]
+		}
+	}
+}
