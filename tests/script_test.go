@@ -27,6 +27,10 @@ func runScripts(t *testing.T, dir string) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	fakes := ""
+	if _, err := exec.LookPath("cc"); err == nil {
+		fakes = fakeLibraries(t)
+	}
 	testscript.Run(t, testscript.Params{
 		Dir: dir,
 		Setup: func(env *testscript.Env) error {
@@ -38,8 +42,15 @@ func runScripts(t *testing.T, dir string) {
 			env.Setenv("XDG_RUNTIME_DIR", run)
 			env.Setenv("BIN", bin)
 			env.Setenv("CONFIG", config)
+			env.Setenv("FAKEGPU", fakes)
 			env.Setenv("PATH", strings.Join([]string{bin, filepath.Join(bin, "programs"), env.Getenv("PATH")}, ":"))
 			return nil
+		},
+		Condition: func(name string) (bool, error) {
+			if name != "fakegpu" {
+				return false, fmt.Errorf("unknown condition %q", name)
+			}
+			return fakes != "", nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": exits, "clean": clean},
 	})

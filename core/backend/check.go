@@ -89,7 +89,7 @@ func (c *checker) call(q Requirements) {
 		c.no(MemoryKind, c.Class.Memory.String(), list(q.Memories))
 	}
 	if q.Registered && !c.Class.Registered {
-		c.no(MemoryKind, "not registered", "registered memory (Group.Alloc)")
+		c.no(MemoryKind, "not registered", "registered memory (Group.Alloc, on a GPU Group.AllocDevice)")
 	}
 	if len(q.DataTypes) > 0 && !slices.Contains(q.DataTypes, c.Class.DataType) {
 		c.no(DType, c.Class.DataType.String(), list(q.DataTypes))

@@ -195,7 +195,7 @@ var checkCases = []struct {
 	{"Modes", "met", backend.Requirements{Modes: []backend.Mode{backend.Captured}}, gpus(1, captured), ""},
 	{"Modes", "unmet", backend.Requirements{Modes: []backend.Mode{backend.Eager}}, gpus(1, captured), "decline; CAPTURE_STATE: captured, needs eager"},
 	{"Registered", "met", backend.Requirements{Registered: true}, gpus(1, func(r *backend.Request) { r.Class.Registered = true }), ""},
-	{"Registered", "unmet", backend.Requirements{Registered: true}, gpus(1), "decline; MEMORY: not registered, needs registered memory (Group.Alloc)"},
+	{"Registered", "unmet", backend.Requirements{Registered: true}, gpus(1), "decline; MEMORY: not registered, needs registered memory (Group.Alloc, on a GPU Group.AllocDevice)"},
 	{"InFlight", "met", backend.Requirements{InFlight: 2}, gpus(1, inFlight(2)), ""},
 	{"InFlight", "unmet", backend.Requirements{InFlight: 2}, gpus(1, inFlight(3)), "decline; IN_FLIGHT: 3, needs at most 2"},
 	{"Deterministic", "promised", backend.Requirements{Deterministic: true}, gpus(1, deterministic), ""},

@@ -23,7 +23,7 @@ const (
 type Verdict struct {
 	Kind    Kind
 	Ranges  []Range  // with Accept: at least one
-	Reasons []Reason // with Decline and Unknown: at least one
+	Reasons []Reason // with Decline and Unknown: at least one; with Accept: what to know of it, such as that it is slow
 }
 
 // NoLimit is the Max of a range without an upper limit.
@@ -140,7 +140,11 @@ func (v Verdict) Validate() error {
 
 func (v Verdict) String() string {
 	if v.Kind == Accept {
-		return "accept " + strings.Join(lo.Map(v.Ranges, func(r Range, _ int) string { return r.String() }), ", ")
+		s := "accept " + strings.Join(lo.Map(v.Ranges, func(r Range, _ int) string { return r.String() }), ", ")
+		for _, r := range v.Reasons {
+			s += "; " + r.String()
+		}
+		return s
 	}
 	parts := append([]string{string(v.Kind)}, lo.Map(v.Reasons, func(r Reason, _ int) string { return r.String() })...)
 	return strings.Join(parts, "; ")

@@ -41,6 +41,7 @@ type Group struct {
 
 	InFlight      int  // calls that the group wants in flight at once; 0 means 1
 	Deterministic bool // the group wants the same bits in every run
+	ShareDevices  bool // several ranks may be on one GPU: a test arrangement, and slow
 }
 
 // Placement is what a group promises of its calls' buffers.
@@ -69,6 +70,18 @@ func (g Group) Hosts() int {
 		hosts[r.Host] = true
 	}
 	return len(hosts)
+}
+
+// SharedDevice is two ranks of the group that are on one GPU; ok is false if each has its own, as far as is known.
+func (g Group) SharedDevice() (a, b int, ok bool) {
+	for b := range g.Ranks {
+		for a := range b {
+			if x, y := g.Ranks[a], g.Ranks[b]; x.Host == y.Host && x.Device != nil && y.Device != nil && x.Device.Same(*y.Device) {
+				return a, b, true
+			}
+		}
+	}
+	return 0, 0, false
 }
 
 // HostGroup is the facts of n ranks without GPUs on one host.

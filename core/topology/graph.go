@@ -19,6 +19,14 @@ type Device struct {
 	MIG []string // UUIDs of its parts, if it is divided and they are known
 }
 
+// Same reports whether two devices of one host are known to be one.
+func (d Device) Same(e Device) bool {
+	if d.UUID != "" && e.UUID != "" {
+		return d.UUID == e.UUID
+	}
+	return d.PCIBusID != "" && d.PCIBusID == e.PCIBusID
+}
+
 // Host is the processor side of a machine.
 type Host struct {
 	CPU       string // model name; "" if not known

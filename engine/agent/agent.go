@@ -16,7 +16,9 @@ import (
 
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/weir-project/weir/core/collective"
 	"github.com/weir-project/weir/core/dispatch"
+	"github.com/weir-project/weir/core/plan"
 	"github.com/weir-project/weir/core/schedule"
 	"github.com/weir-project/weir/core/topology"
 	"github.com/weir-project/weir/engine/telemetry"
@@ -32,6 +34,7 @@ type Options struct {
 	Topology   topology.Graph
 
 	Deterministic bool  // groups want the same bits in every run
+	ShareDevices  bool  // several ranks may be on one GPU
 	MaxShared     int64 // bytes of shared memory for one group's plans
 
 	JoinDeadline     time.Duration // for all ranks to join, or to form a new group
@@ -44,6 +47,9 @@ type Options struct {
 	Meter   *telemetry.Meter  // optional
 	Logger  *slog.Logger
 	Decided func(Resolved) // optional; called with every outcome, one at a time
+
+	// Trial is optional: it runs a plan with foreign code in it apart from the ranks, and returns why it does not work.
+	Trial func(context.Context, plan.Plan, collective.Class, collective.Group) error
 
 	grace time.Duration // 0: the constant
 }

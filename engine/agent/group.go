@@ -31,6 +31,7 @@ type group struct {
 	epoch    uint64
 	asked    *asked // the class that ranks wait to have decided
 	resolved bool   // backends were asked about the group
+	onDevice bool   // calls end on streams, where nobody here sees it
 	shared   int64  // bytes of the instances' memory
 	lastID   uint64
 	counters []counter
@@ -47,6 +48,7 @@ func newGroup(j *job, ranks []int) (*group, error) {
 	g.members = lo.Map(ranks, func(r, _ int) *member { return j.ranks[r] })
 	facts := lo.Map(g.members, func(m *member, _ int) collective.Rank { return m.facts })
 	g.facts = GroupFacts(g.id, facts, j.agent.opts.Topology, j.agent.opts.Deterministic)
+	g.facts.ShareDevices = j.agent.opts.ShareDevices
 	size := rankv1.BoardSize(len(ranks))
 	file, err := newShared("weir-board-"+g.id, size)
 	if err != nil {
@@ -167,6 +169,12 @@ func (g *group) lost(rank int, why string) {
 		return
 	}
 	last := g.board.Begun(rank)
+	g.mu.Lock()
+	onDevice := g.onDevice
+	g.mu.Unlock()
+	if onDevice { // its part of calls that it had begun may never be done
+		g.fail(why + " without having left the group; it began " + last.String())
+	}
 	for peer := range g.members {
 		if b := g.board.Begun(peer); b.Number > last.Done {
 			g.fail(why + "; it began " + last.String())

@@ -1,10 +1,13 @@
 package agent
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/weir-project/weir/core/collective"
@@ -90,6 +93,9 @@ func (m *member) handle(msg *rankv1.FromRank) error {
 			return err
 		}
 		return g.exchange(rank, msg.Id, body.Exchange.Data)
+	case *rankv1.FromRank_Log:
+		m.log(body.Log)
+		return nil
 	case *rankv1.FromRank_Alloc:
 		g, rank, err := m.job.group(m, body.Alloc.Group)
 		if err != nil {
@@ -111,6 +117,15 @@ func (m *member) handle(msg *rankv1.FromRank) error {
 		return nil
 	}
 	return fmt.Errorf("unknown message")
+}
+
+// log passes on what a library wrote in the rank's process.
+func (m *member) log(l *rankv1.Log) {
+	level := slog.LevelInfo
+	if strings.Contains(l.Text, "WARN") || strings.Contains(l.Text, "ERROR") {
+		level = slog.LevelWarn
+	}
+	m.agent.opts.Logger.Log(context.Background(), level, "message of a library", "source", l.Source, "rank", m.rank, "text", l.Text)
 }
 
 func (m *member) join(id uint64, j *rankv1.Join) error {

@@ -12,6 +12,7 @@ import (
 	"github.com/samber/lo"
 
 	"github.com/weir-project/weir/core/backend"
+	"github.com/weir-project/weir/core/collective"
 	"github.com/weir-project/weir/core/dispatch"
 	"github.com/weir-project/weir/core/plan"
 	"github.com/weir-project/weir/engine/telemetry"
@@ -69,7 +70,7 @@ func (r *resolution) steps(d dispatch.Decision, chosen map[int]*instance) (map[s
 			files = append(files, x.file)
 		}
 	}
-	failed, err := r.step(telemetry.Prepare, opts.PrepareDeadline, chosen, func(m *member, id uint64) error {
+	done, failed, err := r.step(telemetry.Prepare, opts.PrepareDeadline, chosen, func(m *member, id uint64) error {
 		return m.conn.Send(&rankv1.ToRank{Id: id, Body: &rankv1.ToRank_Prepare{Prepare: prepare}}, files...)
 	})
 	for _, x := range chosen {
@@ -78,26 +79,54 @@ func (r *resolution) steps(d dispatch.Decision, chosen map[int]*instance) (map[s
 	if err != nil || len(failed) > 0 {
 		return failed, err
 	}
-	return r.step(telemetry.SelfTest, opts.SelfTestDeadline, chosen, func(m *member, id uint64) error {
+	if failed, err := r.connect(done, chosen); err != nil || len(failed) > 0 {
+		return failed, err
+	}
+	_, failed, err = r.step(telemetry.SelfTest, opts.SelfTestDeadline, chosen, func(m *member, id uint64) error {
 		return m.conn.Send(&rankv1.ToRank{Id: id, Body: &rankv1.ToRank_SelfTest{SelfTest: &rankv1.SelfTest{DeadlineNs: int64(opts.SelfTestDeadline)}}})
 	})
+	return failed, err
+}
+
+// connect gives every rank what all said of the instances when they prepared them, if they had anything to say.
+func (r *resolution) connect(prepared []*rankv1.StepDone, chosen map[int]*instance) (map[string][]backend.Reason, error) {
+	connect := &rankv1.Connect{DeadlineNs: int64(r.group.job.agent.opts.PrepareDeadline)}
+	some := map[int]*instance{}
+	for _, i := range slices.Sorted(maps.Keys(chosen)) {
+		x := chosen[i]
+		peers := &rankv1.Peers{Instance: x.id, Data: lo.Map(prepared, func(d *rankv1.StepDone, _ int) []byte {
+			o, _ := lo.Find(d.Outcomes, func(o *rankv1.Outcome) bool { return o.Instance == x.id })
+			return o.GetData()
+		})}
+		if slices.ContainsFunc(peers.Data, func(data []byte) bool { return len(data) > 0 }) {
+			connect.Instances = append(connect.Instances, peers)
+			some[i] = x
+		}
+	}
+	if len(some) == 0 {
+		return nil, nil
+	}
+	_, failed, err := r.step(telemetry.Connect, r.group.job.agent.opts.PrepareDeadline, some, func(m *member, id uint64) error {
+		return m.conn.Send(&rankv1.ToRank{Id: id, Body: &rankv1.ToRank_Connect{Connect: connect}})
+	})
+	return failed, err
 }
 
 // grace is what a rank gets beyond its own deadline to say that it missed it.
 const grace = 5 * time.Second
 
-// step sends one message to every rank and collects their reports.
-func (r *resolution) step(step telemetry.Step, deadline time.Duration, chosen map[int]*instance, send func(*member, uint64) error) (map[string][]backend.Reason, error) {
+// step sends one message to every rank and collects their reports, by rank, and of the backends that failed why.
+func (r *resolution) step(step telemetry.Step, deadline time.Duration, chosen map[int]*instance, send func(*member, uint64) error) ([]*rankv1.StepDone, map[string][]backend.Reason, error) {
 	g := r.group
 	reports := make(chan stepReport, len(g.members)+1)
 	keys := lo.Map(g.members, func(m *member, rank int) stepKey { return stepKey{m, r.asked.ids[rank]} })
 	if err := g.job.expect(keys, reports); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	defer g.job.unexpect(keys)
 	for rank, m := range g.members {
 		if err := send(m, r.asked.ids[rank]); err != nil {
-			return nil, fmt.Errorf("rank %d cannot be reached: %w", rank, err)
+			return nil, nil, fmt.Errorf("rank %d cannot be reached: %w", rank, err)
 		}
 	}
 	deadline += cmp.Or(g.job.agent.opts.grace, grace)
@@ -112,15 +141,15 @@ func (r *resolution) step(step telemetry.Step, deadline time.Duration, chosen ma
 			if report.done == nil {
 				text := fmt.Sprintf("rank %d ended during %s", report.rank, step)
 				g.fail(text) // the others may wait for it in the self-test
-				return nil, &deadGroup{g.id, text}
+				return nil, nil, &deadGroup{g.id, text}
 			}
 			done[lo.IndexOf(g.ranks, report.rank)] = report.done
 		case <-timer.C:
 			text := fmt.Sprintf("%s did not report %s within %s", rankList(lo.Keys(waiting)), step, deadline)
 			g.fail(text)
-			return nil, &deadGroup{g.id, text}
+			return nil, nil, &deadGroup{g.id, text}
 		case <-g.job.agent.done:
-			return nil, errors.New("the agent has been closed")
+			return nil, nil, errors.New("the agent has been closed")
 		}
 	}
 	failed := map[string][]backend.Reason{}
@@ -129,7 +158,7 @@ func (r *resolution) step(step telemetry.Step, deadline time.Duration, chosen ma
 			r.outcome(step, rank, report, chosen[i], failed)
 		}
 	}
-	return failed, nil
+	return done, failed, nil
 }
 
 // outcome notes what one rank says of one instance. Saying nothing is no success.
@@ -187,6 +216,7 @@ func (r *resolution) commit(d dispatch.Decision, chosen map[int]*instance, epoch
 	commit := &rankv1.Commit{Epoch: epoch}
 	g.mu.Lock()
 	g.asked = nil // a rank that has its commit may ask for the next class at once
+	g.onDevice = g.onDevice || r.asked.class.Memory == collective.CUDA
 	for _, s := range d.Table.Segments() {
 		segment := &rankv1.Segment{Max: s.Max}
 		for _, c := range s.Choices {

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -160,6 +161,9 @@ func (r *resolution) prepare(ctx context.Context, d dispatch.Decision) (map[int]
 		name := d.Answers[i].Backend
 		p, err := r.plan(ctx, d, i)
 		if err == nil {
+			err = r.trial(ctx, p)
+		}
+		if err == nil {
 			var x *instance
 			if x, err = r.group.instance(name, p); err == nil {
 				chosen[i] = x
@@ -181,6 +185,24 @@ func (r *resolution) prepare(ctx context.Context, d dispatch.Decision) (map[int]
 		return nil, false, err // the group cannot go on, so the ranks need not tidy up
 	}
 	return nil, false, r.discard(chosen)
+}
+
+// trial runs a plan with foreign code in it apart from the ranks.
+func (r *resolution) trial(ctx context.Context, p plan.Plan) error {
+	agent := r.group.job.agent
+	if k := p.Kind(); agent.opts.Trial == nil || k != plan.LibraryKind && k != plan.KernelKind {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, agent.opts.PrepareDeadline+agent.opts.SelfTestDeadline+cmp.Or(agent.opts.grace, grace))
+	defer cancel()
+	go func() {
+		select {
+		case <-agent.done:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	return agent.opts.Trial(ctx, p, r.asked.class, r.group.facts)
 }
 
 // plan asks a backend for its plan and checks it.

@@ -15,6 +15,8 @@ type Spec struct {
 	OutOfPlace bool
 	InPlace    bool
 	Bind       bool // each rank to a core
+	Memory     collective.Memory
+	Launches   int  // in device memory: launches of a graph of the calls; 0: calls are made one by one
 	Registered bool // buffers in registered memory
 }
 
@@ -23,7 +25,7 @@ func (s Spec) Classes() []collective.Class {
 	var all []collective.Class
 	for _, dt := range s.DataTypes {
 		for _, op := range s.Ops {
-			all = append(all, collective.Class{DataType: dt, Op: op, Registered: s.Registered})
+			all = append(all, collective.Class{Memory: s.Memory, DataType: dt, Op: op, Captured: s.Launches > 0, Registered: s.Registered})
 		}
 	}
 	return all

@@ -32,6 +32,8 @@ type Config struct {
 	Warmup     int      `json:"warmup_iters"`
 	Check      int      `json:"validation"`
 	Bind       string   `json:"bind"`
+	Memory     string   `json:"memory"`
+	Launches   int      `json:"graph_launches,omitempty"`
 }
 
 // Result is one size of one backend. Times are µs, bandwidths GB/s.

@@ -46,6 +46,14 @@ func PlanLoop(iterations int, seconds, call float64) Loop {
 	return Loop{Iterations: n, Block: block}
 }
 
+// PlanDeviceLoop is PlanLoop for calls that are only enqueued: each block ends with a wait for the device, so a loop has
+// few and long ones.
+func PlanDeviceLoop(iterations int, seconds, call float64) Loop {
+	l := PlanLoop(iterations, seconds, call)
+	l.Block = max(1, l.Iterations/trials)
+	return l
+}
+
 // Blocks is the number of blocks.
 func (l Loop) Blocks() int { return (l.Iterations + l.Block - 1) / l.Block }
 

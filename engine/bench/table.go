@@ -7,6 +7,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/weir-project/weir/core/backend"
+	"github.com/weir-project/weir/core/collective"
 )
 
 // Head is what the lines above a table say.
@@ -31,7 +32,11 @@ func WriteHead(w io.Writer, h Head, step string) {
 	if chosen == "" {
 		chosen = "chosen by the cascade"
 	}
-	fmt.Fprintf(w, "# weir %s bench: all-reduce in host memory\n", h.Version)
+	memory := map[collective.Memory]string{collective.Host: "host memory", collective.CUDA: "CUDA memory"}[s.Memory]
+	if s.Launches > 0 {
+		memory += fmt.Sprintf(", in graphs launched %d times", s.Launches)
+	}
+	fmt.Fprintf(w, "# weir %s bench: all-reduce in %s\n", h.Version, memory)
 	fmt.Fprintf(w, "# ranks: %d cores: %d minBytes: %d maxBytes: %d step: %s warmup iters: %d iters: %s validation: %d\n",
 		h.World, h.Cores, s.Sizes[0], s.Sizes[len(s.Sizes)-1], step, s.Warmup, iterations, s.Check)
 	bound := ""

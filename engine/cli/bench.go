@@ -31,6 +31,8 @@ type benchFlags struct {
 	backend            string
 	all                bool
 	memory, listRanks  bool
+	memoryKind         string
+	launches           int
 	format, plot       string
 	stepSet, factorSet bool
 }
@@ -44,6 +46,9 @@ in every data type. --format json adds, for every column, the least, median and 
 
 --backend has one backend alone serve; the others are disabled. --all-backends runs each in turn and prints their times side
 by side, the lowest with an asterisk, and what the cascade would choose.
+
+With --memory cuda the buffers lie in GPU memory and calls are made on a stream of each rank; a block of calls ends when the
+device has done them. -G captures the calls of a block in a CUDA graph and launches it so many times.
 
 A wrong element ends it with exit code 1. ` + "\n\n" + exitCodes
 
@@ -92,6 +97,8 @@ func (f *benchFlags) register(fs *pflag.FlagSet) {
 	fs.StringVarP(&f.ops, "op", "o", "sum", "reduce `op`, several with commas, or all")
 	fs.StringVar(&f.place, "place", "both", "`which` buffers to measure: out (of place), in (place) or both")
 	fs.StringVar(&f.bind, "bind", "none", "`what` to bind each rank to: none, or core (rank r runs on core r, modulo their number)")
+	fs.StringVar(&f.memoryKind, "memory", "host", "`kind` of memory of the buffers: host or cuda (rank r uses GPU r, modulo their number)")
+	fs.IntVarP(&f.launches, "cudagraph", "G", 0, "in CUDA memory, `launches` of a graph of the timed calls (0: no graph)")
 	fs.IntVarP(&f.localRegister, "local_register", "R", 0, "1: buffers in memory that the group allocated (registered), 0: in memory of the ranks' own")
 	fs.StringVar(&f.backend, "backend", "", "have only the backend `NAME` serve")
 	fs.BoolVar(&f.all, "all-backends", false, "run every backend in turn and compare their times")
@@ -130,6 +137,15 @@ func (f *benchFlags) parse() (bench.Spec, error) {
 		if err := plot.Check(f.plot); err != nil {
 			return s, fmt.Errorf("--plot: %w", err)
 		}
+	}
+	if err := s.Memory.UnmarshalText([]byte(f.memoryKind)); err != nil {
+		return s, fmt.Errorf("--memory: %w", err)
+	}
+	switch s.Launches = f.launches; {
+	case f.launches < 0:
+		return s, fmt.Errorf("--cudagraph: %d launches; give 0 or more", f.launches)
+	case f.launches > 0 && s.Memory != collective.CUDA:
+		return s, fmt.Errorf("--cudagraph: graphs take --memory cuda")
 	}
 	var err error
 	if s.Sizes, err = f.sizes(); err != nil {

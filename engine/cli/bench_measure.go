@@ -41,51 +41,70 @@ func bindThread(i int) error {
 // benchWork is one column of a cell.
 type benchWork struct {
 	call    func() error
-	clear   func()       // what the timed calls need first
-	prepare func()       // what a checked call needs first
-	wrong   func() int64 // elements, after a checked call
+	clear   func() error          // what the timed calls need first
+	prepare func() error          // what a checked call needs first
+	wrong   func() (int64, error) // elements, after a checked call
+
+	// Of calls that are done some time after they have returned:
+	run   func(n int) error // makes n calls and waits until they are done; nil: call, n times
+	ready func(n int) error // what run needs, before it is timed; nil for nothing
+	scale int               // how often run makes the n calls; 0: once
 }
 
 // cell measures the columns of one size.
 func (r *benchRank) cell(ctx context.Context, c *bench.Cell, p *bench.Pattern) (err error) {
-	in, dst := r.in[:c.Bytes:c.Bytes], r.dst[:c.Bytes:c.Bytes]
-	wrong := func() int64 { return p.Wrong(dst) }
 	if r.spec.OutOfPlace {
-		c.OutOfPlace, err = r.column(ctx, benchWork{
-			call:    func() error { return rank.AllReduceBytes(r.group, dst, in, c.DataType, c.Op) },
-			clear:   func() { p.Fill(in) },
-			prepare: func() { fill(dst, 0xff) },
-			wrong:   wrong,
-		})
-		if err != nil {
+		if c.OutOfPlace, err = r.column(ctx, r.work(c, p, false)); err != nil {
 			return err
 		}
 	}
 	if r.spec.InPlace {
-		c.InPlace, err = r.column(ctx, benchWork{
-			call:    func() error { return rank.AllReduceBytes(r.group, dst, dst, c.DataType, c.Op) },
-			clear:   func() { fill(dst, 0) }, // sums of sums would soon be infinite, which not every adder takes at full speed
-			prepare: func() { p.Fill(dst) },
-			wrong:   wrong,
-		})
+		c.InPlace, err = r.column(ctx, r.work(c, p, true))
 	}
 	return err
 }
 
+// work is how calls of a size are made.
+func (r *benchRank) work(c *bench.Cell, p *bench.Pattern, inPlace bool) benchWork {
+	if r.gpu != nil {
+		return r.deviceWork(c, p, inPlace)
+	}
+	in, dst := r.in[:c.Bytes:c.Bytes], r.dst[:c.Bytes:c.Bytes]
+	w := benchWork{
+		call:    func() error { return rank.AllReduceBytes(r.group, dst, in, c.DataType, c.Op) },
+		clear:   func() error { p.Fill(in); return nil },
+		prepare: func() error { fill(dst, 0xff); return nil },
+		wrong:   func() (int64, error) { return p.Wrong(dst), nil },
+	}
+	if inPlace {
+		w.call = func() error { return rank.AllReduceBytes(r.group, dst, dst, c.DataType, c.Op) }
+		w.clear = func() error { fill(dst, 0); return nil } // sums of sums would soon be infinite, which not every adder takes at full speed
+		w.prepare = func() error { p.Fill(dst); return nil }
+	}
+	return w
+}
+
 // column times calls, then checks some.
 func (r *benchRank) column(ctx context.Context, w benchWork) (*bench.Column, error) {
-	w.clear()
-	loop, err := r.warmUp(ctx, w.call)
+	if err := w.clear(); err != nil {
+		return nil, err
+	}
+	loop, err := r.warmUp(ctx, w)
 	if err != nil {
 		return nil, err
 	}
 	blocks := make([]int64, loop.Blocks())
+	for _, n := range []int{loop.Calls(0), loop.Calls(len(blocks) - 1)} { // the last block may be shorter
+		if err := w.makeReady(n); err != nil {
+			return nil, err
+		}
+	}
 	runtime.GC()
 	if err := r.meet(ctx, w.call); err != nil {
 		return nil, err
 	}
 	for b := range blocks {
-		if blocks[b], err = timed(w.call, loop.Calls(b)); err != nil {
+		if blocks[b], err = w.timed(loop.Calls(b)); err != nil {
 			return nil, err
 		}
 	}
@@ -98,11 +117,22 @@ func (r *benchRank) column(ctx context.Context, w benchWork) (*bench.Column, err
 	return c, err
 }
 
+func (w benchWork) makeReady(n int) error {
+	if w.ready == nil {
+		return nil
+	}
+	return w.ready(n)
+}
+
 // timed is the nanoseconds that n calls take.
-func timed(call func() error, n int) (int64, error) {
+func (w benchWork) timed(n int) (int64, error) {
 	start := time.Now()
+	if w.run != nil {
+		err := w.run(n)
+		return int64(time.Since(start)) / int64(max(1, w.scale)), err
+	}
 	for range n {
-		if err := call(); err != nil {
+		if err := w.call(); err != nil {
 			return 0, err
 		}
 	}
@@ -124,15 +154,24 @@ const (
 )
 
 // warmUp makes the calls before the timed ones and learns from further ones how long one takes.
-func (r *benchRank) warmUp(ctx context.Context, call func() error) (bench.Loop, error) {
-	if _, err := timed(call, r.spec.Warmup); err != nil {
-		return bench.Loop{}, err
-	}
-	for n := 1; ; n *= 4 {
-		if err := r.meet(ctx, call); err != nil {
+func (r *benchRank) warmUp(ctx context.Context, w benchWork) (bench.Loop, error) {
+	for range r.spec.Warmup {
+		if err := w.call(); err != nil {
 			return bench.Loop{}, err
 		}
-		took, err := timed(call, n)
+	}
+	plan := bench.PlanLoop
+	if w.run != nil {
+		plan = bench.PlanDeviceLoop
+	}
+	for n := 1; ; n *= 4 {
+		if err := w.makeReady(n); err != nil {
+			return bench.Loop{}, err
+		}
+		if err := r.meet(ctx, w.call); err != nil {
+			return bench.Loop{}, err
+		}
+		took, err := w.timed(n)
 		if err != nil {
 			return bench.Loop{}, err
 		}
@@ -141,7 +180,7 @@ func (r *benchRank) warmUp(ctx context.Context, call func() error) (bench.Loop, 
 			return bench.Loop{}, err
 		}
 		if slowest := slices.Max(all); slowest >= learnNanoseconds || n >= learnCalls {
-			return bench.PlanLoop(r.spec.Iterations, r.spec.Seconds, float64(slowest)/1e3/float64(n)), nil
+			return plan(r.spec.Iterations, r.spec.Seconds, float64(slowest)/1e3/float64(n)), nil
 		}
 	}
 }
@@ -153,11 +192,17 @@ func (r *benchRank) check(ctx context.Context, w benchWork) (int64, error) {
 	}
 	var own int64
 	for range r.spec.Check {
-		w.prepare()
+		if err := w.prepare(); err != nil {
+			return 0, err
+		}
 		if err := w.call(); err != nil {
 			return 0, err
 		}
-		own += w.wrong()
+		n, err := w.wrong()
+		if err != nil {
+			return 0, err
+		}
+		own += n
 	}
 	all, err := exchange(ctx, r.group, own)
 	return lo.Sum(all), err

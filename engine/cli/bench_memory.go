@@ -22,6 +22,9 @@ func (r *benchRank) reportMemory(ctx context.Context) error {
 	}
 	m := readMemory(string(status), string(maps))
 	m.Rank, m.Buffers = r.group.Rank(), int64(len(r.in)+len(r.dst))
+	if r.gpu != nil {
+		m.Buffers = int64(len(r.gpu.host))
+	}
 	all, err := exchange(ctx, r.group, m)
 	if err != nil {
 		return err

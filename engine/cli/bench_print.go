@@ -42,7 +42,7 @@ func (j *benchJob) print(start, end time.Time) error {
 
 // chosen is the backend that the cascade would choose for a cell.
 func (j *benchJob) chosen(c bench.Cell) string {
-	d := j.expected[collective.Class{DataType: c.DataType, Op: c.Op}]
+	d := j.expected[collective.Class{Memory: j.spec.Memory, DataType: c.DataType, Op: c.Op, Captured: j.spec.Launches > 0, Registered: j.spec.Registered}]
 	if i := d.Table.Lookup(c.Bytes); i != dispatch.None {
 		return d.Answers[i].Backend
 	}
@@ -57,6 +57,7 @@ func (j *benchJob) document(start, end time.Time) bench.Document {
 			Types:      lo.Map(j.spec.DataTypes, func(t collective.DataType, _ int) string { return t.String() }),
 			Ops:        lo.Map(j.spec.Ops, func(o collective.Op, _ int) string { return o.String() }),
 			Iterations: j.spec.Iterations, Seconds: j.spec.Seconds, Warmup: j.spec.Warmup, Check: j.spec.Check, Bind: j.flags.bind,
+			Memory: j.spec.Memory.String(), Launches: j.spec.Launches,
 		},
 		Wrong: bench.Wrong(j.cells()), AverageBW: bench.AverageBusBW(j.cells(), j.flags.ranks),
 	}

@@ -1,9 +1,11 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
+	"os"
 	"runtime"
 	"runtime/debug"
 	"strings"
@@ -46,7 +48,7 @@ func (a *app) benchRank() *cobra.Command {
 				return usageError{fmt.Errorf("bad specification: %w", err)}
 			}
 			runtime.LockOSThread() // a rank stays on its thread, whatever else the runtime does
-			session, err := rank.Join(c.Context(), rank.Options{})
+			session, err := rank.Join(c.Context(), benchOptions(spec))
 			if err != nil {
 				return err
 			}
@@ -62,12 +64,21 @@ func (a *app) benchRank() *cobra.Command {
 	}
 }
 
+// benchOptions are how a rank of a benchmark joins.
+func benchOptions(s bench.Spec) rank.Options {
+	if s.Memory == collective.CUDA {
+		return rank.Options{Device: cmp.Or(os.Getenv(rank.EnvDevice), rank.DeviceAuto)}
+	}
+	return rank.Options{}
+}
+
 // benchRank measures in one rank. All ranks make the same calls: what they decide by, they exchange first.
 type benchRank struct {
 	spec    bench.Spec
 	group   *rank.Group
 	out     *json.Encoder
-	in, dst []byte // as long as the largest message
+	in, dst []byte    // as long as the largest message
+	gpu     *benchGPU // instead of in and dst, in device memory
 }
 
 func (r *benchRank) run(ctx context.Context) error {
@@ -93,6 +104,12 @@ func (r *benchRank) run(ctx context.Context) error {
 
 // allocate makes the buffers.
 func (r *benchRank) allocate(ctx context.Context, largest int64) (err error) {
+	if r.spec.Memory == collective.CUDA {
+		if r.gpu, err = openGPU(ctx, r.group, largest, r.spec); err != nil {
+			return fmt.Errorf("rank %d: device memory: %w", r.group.Rank(), err)
+		}
+		return nil
+	}
 	if !r.spec.Registered {
 		r.in, r.dst = alignedBytes(largest), alignedBytes(largest)
 		return nil

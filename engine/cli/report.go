@@ -47,11 +47,15 @@ func answerLines(d dispatch.Decision, i int) []string {
 	switch v.Kind {
 	case backend.Accept:
 		if served := d.Table.Ranges(i); len(served) > 0 {
-			return []string{explain.RangeList(served)}
+			return append([]string{explain.RangeList(served)}, reasons(v)...)
 		}
 		return []string{fmt.Sprintf("nothing: others before it serve its %s", explain.RangeList(v.Ranges))}
 	case backend.NotAsked:
 		return []string{"others before it serve every size"}
 	}
+	return reasons(v)
+}
+
+func reasons(v backend.Verdict) []string {
 	return lo.Map(v.Reasons, func(r backend.Reason, _ int) string { return r.String() })
 }

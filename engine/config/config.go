@@ -40,6 +40,8 @@ type Group struct {
 	JoinDeadline time.Duration `koanf:"join_deadline"`
 	// Deterministic asks for the same bits in every run: backends that do not promise them decline. Default false.
 	Deterministic bool `koanf:"deterministic"`
+	// ShareDevices lets several ranks use one GPU, which is for tests: it is slow. Default false.
+	ShareDevices bool `koanf:"share_devices"`
 }
 
 // Cascade says which backends are asked, and in which order.

@@ -14,6 +14,7 @@ import (
 const printed = `group.deadline = 5s                      # --deadline
 group.join_deadline = 1m                 # default
 group.deterministic = false              # default
+group.share_devices = false              # default
 cascade.order = [a, b]                   # weir.yaml:2
 cascade.disabled = []                    # default
 cascade.fallback.cuda = nccl             # default
@@ -68,9 +69,10 @@ plugins:
 		{"group.deadline", "5s", "--deadline"},
 		{"group.join_deadline", "1m", "default"},
 		{"group.deterministic", false, "default"},
+		{"group.share_devices", false, "default"},
 		{"cascade.order", []any{"a", "b"}, "weir.yaml:2"},
 		{"cascade.disabled", []any{}, "default"},
-	}, entries[:5]); diff != "" {
+	}, entries[:6]); diff != "" {
 		t.Error(diff)
 	}
 }

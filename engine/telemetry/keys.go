@@ -14,6 +14,7 @@ const (
 	spanAccept   = "weir.accept"
 	spanPlan     = "weir.plan"
 	spanPrepare  = "weir.prepare"
+	spanConnect  = "weir.connect"
 	spanSelfTest = "weir.selftest"
 	spanCommit   = "weir.commit"
 )

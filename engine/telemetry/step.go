@@ -15,6 +15,7 @@ type Step string
 // The steps.
 const (
 	Prepare  Step = spanPrepare
+	Connect  Step = spanConnect // the ranks of a library make their communicator
 	SelfTest Step = spanSelfTest
 )
 

@@ -1,9 +1,11 @@
 // Command verify-pass makes the all-reduces of one Kimi-K2.5 verify pass and says how long they take and how exact they are.
 //
-// Start it with `weir run -n 8 -- bin/verify-pass`. It exits with 1 when a sum is wrong.
+// Start it with `weir run -n 8 -- bin/verify-pass`. With -memory cuda the messages lie in the memory of a GPU for each rank,
+// with -graph a pass is one CUDA graph. It exits with 1 when a sum is wrong.
 package main
 
 import (
+	"cmp"
 	"context"
 	"flag"
 	"fmt"
@@ -28,14 +30,16 @@ func main() {
 	tokens := flag.String("tokens", "1,6,16", "comma-separated `numbers` of tokens to verify in one pass")
 	passes := flag.Int("passes", 9, "timed `passes` for each number of tokens; the median is printed")
 	seed := flag.Uint64("seed", 1, "`seed` of the random inputs")
+	kind := flag.String("memory", "host", "`kind` of memory of the messages: host or cuda")
+	graph := flag.Bool("graph", false, "capture a pass in a CUDA graph and launch that; takes -memory cuda")
 	flag.Parse()
-	if err := run(*tokens, *passes, *seed); err != nil {
+	if err := run(*tokens, *passes, *seed, *kind, *graph); err != nil {
 		fmt.Fprintf(os.Stderr, "verify-pass: %s\n", err)
 		os.Exit(1)
 	}
 }
 
-func run(list string, passes int, seed uint64) error {
+func run(list string, passes int, seed uint64, kind string, graph bool) error {
 	tokens, err := parse(list)
 	if err != nil {
 		return err
@@ -43,16 +47,38 @@ func run(list string, passes int, seed uint64) error {
 	if passes < 1 {
 		return fmt.Errorf("-passes: %d passes; at least one is timed", passes)
 	}
+	var memory collective.Memory
+	if err := memory.UnmarshalText([]byte(kind)); err != nil {
+		return fmt.Errorf("-memory: %w", err)
+	}
+	if graph && memory != collective.CUDA {
+		return fmt.Errorf("-graph: graphs take -memory cuda")
+	}
 	ctx := context.Background()
-	session, err := rank.Join(ctx, rank.Options{})
+	session, err := rank.Join(ctx, options(memory))
 	if err != nil {
 		return err
 	}
 	defer session.Close()
 	group := session.World()
 	// Deciding takes milliseconds and is no part of a pass.
-	if err := group.Warm(ctx, collective.Class{DataType: collective.BFloat16, Op: collective.Sum}); err != nil {
+	class := collective.Class{Memory: memory, DataType: collective.BFloat16, Op: collective.Sum}
+	if err := group.Warm(ctx, class); err != nil {
 		return err
+	}
+	measure := measureHost
+	if memory == collective.CUDA {
+		class.Captured = true
+		if graph {
+			if err := group.Warm(ctx, class); err != nil {
+				return err
+			}
+		}
+		device, err := newOnDevice(group, graph)
+		if err != nil {
+			return err
+		}
+		measure = device.measure
 	}
 	if group.Rank() == 0 {
 		fmt.Printf("\nKimi-K2.5 verify pass on %d ranks: %d all-reduces of tokens × %d bfloat16\n\n", group.Size(), allReduces, hidden)
@@ -75,8 +101,17 @@ func run(list string, passes int, seed uint64) error {
 	return nil
 }
 
-// measure runs the passes and returns the median duration. Every result of the first and the last pass is checked.
-func measure(group *rank.Group, in *inputs, passes int) (time.Duration, error) {
+// options are how the rank joins: on a GPU of its own, if it needs one.
+func options(memory collective.Memory) rank.Options {
+	if memory == collective.CUDA {
+		return rank.Options{Device: cmp.Or(os.Getenv(rank.EnvDevice), rank.DeviceAuto)}
+	}
+	return rank.Options{}
+}
+
+// measureHost runs the passes and returns the median duration. Every result of the first pass and the last one of all are
+// checked.
+func measureHost(group *rank.Group, in *inputs, passes int) (time.Duration, error) {
 	var took []time.Duration
 	out := make([]collective.BF16, in.count)
 	for p := range passes + 1 {

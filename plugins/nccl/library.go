@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"math"
 	"sync"
 
 	"github.com/weir-project/weir/core/backend"
@@ -18,11 +19,17 @@ type settings struct {
 
 // library is the backend. What was found is kept, so that the same question gets the same answer.
 type library struct {
-	settings settings
-	prober   prober
+	settings  settings
+	symmetric bool // the backend for registered memory
+	prober    prober
 
 	mu     sync.Mutex
 	probes map[string]*probe // by the path of the ranks' own copy; "" for none
+}
+
+// newSymmetric is the backend for calls on registered memory.
+func newSymmetric() *library {
+	return &library{settings: settings{Variant: "nccl-symm"}, symmetric: true, probes: map[string]*probe{}}
 }
 
 func newLibrary() *library {
@@ -56,6 +63,17 @@ func (l *library) configure(decode func(any) error) error {
 }
 
 func (l *library) Info() backend.Info {
+	if l.symmetric {
+		return backend.Info{
+			Name:        "nccl-symm",
+			Description: "NCCL's kernels for symmetric memory; serves calls on registered GPU memory (Group.AllocDevice)",
+			Kind:        plan.LibraryKind,
+			Priority:    50,
+			Requirements: backend.Requirements{
+				Memories: []collective.Memory{collective.CUDA}, Registered: true, Scope: backend.OneHost, WorldSizes: []backend.Span{{Min: 2, Max: math.MaxInt32}},
+			},
+		}
+	}
 	return backend.Info{
 		Name:        "nccl",
 		Description: "NCCL, or another library with its ABI; serves every call on GPU memory",
@@ -72,6 +90,14 @@ func (l *library) Info() backend.Info {
 func (l *library) Accept(ctx context.Context, req backend.Request) (backend.Verdict, error) {
 	own, verdict := l.ownCopy(req.Group)
 	if verdict.Kind != backend.Accept {
+		return verdict, nil
+	}
+	if l.symmetric {
+		if reasons := reachable(req.Group); len(reasons) > 0 {
+			return backend.Declined(reasons...), nil
+		}
+	}
+	if verdict = devices(req.Group); verdict.Kind != backend.Accept {
 		return verdict, nil
 	}
 	if req.Hypothetical {

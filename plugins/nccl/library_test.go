@@ -14,6 +14,7 @@ import (
 	"github.com/weir-project/weir/core/backend"
 	"github.com/weir-project/weir/core/collective"
 	"github.com/weir-project/weir/core/plan"
+	"github.com/weir-project/weir/core/topology"
 	"github.com/weir-project/weir/sdk/backendtest"
 	"github.com/weir-project/weir/sdk/native/cuda"
 	"github.com/weir-project/weir/sdk/native/nccl"
@@ -208,7 +209,7 @@ func TestUnusableLibraries(t *testing.T) {
 		{"too old", ncclLibrary(t, 22203), []string{"VERSION: 2.22.3, needs 2.23 or newer (/"}},
 		{"one symbol missing", ncclLibrary(t, 22809, "ncclAllReduce"), []string{"SYMBOL_MISSING: needs ncclAllReduce (/"}},
 		{"two missing", ncclLibrary(t, 22809, "ncclAllReduce", "ncclCommInitRank"), []string{
-			"SYMBOL_MISSING: needs ncclCommInitRankScalable or ncclCommInitRank", "SYMBOL_MISSING: needs ncclAllReduce",
+			"SYMBOL_MISSING: needs ncclCommInitRankScalable or ncclCommInitRankConfig or ncclCommInitRank", "SYMBOL_MISSING: needs ncclAllReduce",
 		}},
 		{"fails", require.Library(t, nccl.LibraryName, strings.Replace(ncclSource(22809), "return 0", "return 3", 1)), []string{"INIT_FAILED (ncclGetVersion: ncclInternalError (3) of /"}},
 	} {
@@ -255,6 +256,7 @@ func TestOwnCopies(t *testing.T) {
 		{"unknown version of one file", request(own(a, ""), own(a, "")), "accept all sizes"},
 		{"different versions", request(own(a, "2.28.9"), collective.Library{}, own(b, "2.27.3")), "decline; VERSION on rank 2: nccl 2.27.3, needs 2.28.9 as on rank 0 (/b/libnccl.so.2)"},
 		{"too old", request(own(a, "2.28.9"), own(b, "2.21.5")), "decline; VERSION on rank 1: nccl 2.21.5, needs 2.23 or newer (/b/libnccl.so.2)"},
+		{"two copies in one rank", twice(request(own(a, "2.28.9")), own(b, "2.27.3")), "decline; VERSION on rank 0: nccl 2.28.9 and 2.27.3 in one process, needs one copy (/a/libnccl.so.2, /b/libnccl.so.2)"},
 		{"unknown version of another file", request(own(a, "2.28.9"), own(b, "")), "unknown; PROBE_UNAVAILABLE on rank 1: version of the rank's nccl unknown, needs one version in all ranks"},
 		{"unknown version of the first", request(own(a, ""), own(b, "2.28.9")), "unknown; PROBE_UNAVAILABLE on rank 0: version of the rank's nccl unknown, needs one version in all ranks"},
 	} {
@@ -264,6 +266,29 @@ func TestOwnCopies(t *testing.T) {
 				t.Errorf("got  %s\nwant %s", v, c.want)
 			}
 		})
+	}
+}
+
+// twice is a request whose rank 0 has loaded another copy too.
+func twice(req backend.Request, second collective.Library) backend.Request {
+	req.Group.Ranks[0].Libraries = append(req.Group.Ranks[0].Libraries, second)
+	return req
+}
+
+// TestSharedDevices are groups in which two ranks are on one GPU.
+func TestSharedDevices(t *testing.T) {
+	req := request()
+	req.Hypothetical = true
+	for i := range req.Group.Ranks {
+		req.Group.Ranks[i].Device = &topology.Device{UUID: "GPU-1"}
+	}
+	refused := "decline; OTHER on rank 1 (ranks 0 and 1 are both on GPU GPU-1; NCCL wants one for each rank (group.share_devices allows it, for tests))"
+	allowed := "accept all sizes; OTHER (ranks 0 and 1 are both on GPU GPU-1: a test arrangement, and slow (group.share_devices))"
+	for _, want := range []string{refused, allowed} {
+		if _, v := accept(t, settings{}, onlyHere("/nowhere/libcuda.so.1", "libweir-no.so"), req); v.String() != want {
+			t.Errorf("got  %s\nwant %s", v, want)
+		}
+		req.Group.ShareDevices = true
 	}
 }
 

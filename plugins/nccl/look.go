@@ -5,8 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"github.com/samber/lo"
@@ -92,6 +92,11 @@ func vet(lib *dl.Library, variant string) (plan.Library, []backend.Reason) {
 			return backend.Reason{Code: backend.SymbolMissing, Rank: backend.AnyRank, Required: symbol, Text: lib.Path()}
 		})
 	}
+	if variant == "nccl-symm" {
+		if absent := lo.Reject(nccl.SymmetricSymbols, func(s string, _ int) bool { return lib.Has(s) }); len(absent) > 0 {
+			return plan.Library{}, symmetricReasons(lib, absent)
+		}
+	}
 	version, err := nccl.Version(lib)
 	switch {
 	case err != nil:
@@ -101,7 +106,27 @@ func vet(lib *dl.Library, variant string) (plan.Library, []backend.Reason) {
 			Code: backend.Version, Rank: backend.AnyRank, Observed: version, Required: nccl.OldestVersion + " or newer", Text: lib.Path(),
 		}}
 	}
+	if variant == "nccl-symm" && backend.CompareVersions(version, nccl.SymmetricVersion) < 0 {
+		return plan.Library{}, []backend.Reason{tooOldForWindows(lib, version)}
+	}
 	return plan.Library{Path: lib.Path(), Version: version, Variant: variant}, nil
+}
+
+func tooOldForWindows(lib *dl.Library, version string) backend.Reason {
+	return backend.Reason{
+		Code: backend.Version, Rank: backend.AnyRank, Observed: version, Required: nccl.SymmetricVersion + " or newer, for symmetric memory", Text: lib.Path(),
+	}
+}
+
+// symmetricReasons are why a library without the functions for symmetric memory cannot be used: it is too old, or else built
+// without them.
+func symmetricReasons(lib *dl.Library, absent []string) []backend.Reason {
+	if version, err := nccl.Version(lib); err == nil && backend.CompareVersions(version, nccl.SymmetricVersion) < 0 {
+		return []backend.Reason{tooOldForWindows(lib, version)}
+	}
+	return lo.Map(absent, func(symbol string, _ int) backend.Reason {
+		return backend.Reason{Code: backend.SymbolMissing, Rank: backend.AnyRank, Required: symbol, Text: lib.Path()}
+	})
 }
 
 // places are where to look, best first, and words on where there is nothing to try. The settings' library and the
@@ -134,8 +159,11 @@ func pythonPrefixes() []string {
 	if home, err := os.UserHomeDir(); err == nil {
 		prefixes = append(prefixes, filepath.Join(home, ".local"))
 	}
+	if python, err := exec.LookPath("python3"); err == nil {
+		prefixes = append(prefixes, filepath.Dir(filepath.Dir(python))) // not where the link leads: that is another environment
+	}
 	prefixes = append(prefixes, "/usr/local", "/usr")
-	return slices.DeleteFunc(prefixes, func(s string) bool { return s == "" })
+	return lo.Uniq(lo.Compact(prefixes))
 }
 
 // loadReason tells a library that is not there from one that lacks a function.

@@ -9,10 +9,16 @@ import (
 )
 
 func main() {
-	library := newLibrary()
+	library, symmetric := newLibrary(), newSymmetric()
 	os.Exit(plugin.Serve(plugin.Plugin{
 		Name: "nccl", Version: "0.1.0",
-		Backends:  []backend.Backend{library},
-		Configure: func(s plugin.Settings) error { return library.configure(s.Decode) },
+		Backends: []backend.Backend{library, symmetric},
+		Configure: func(s plugin.Settings) error {
+			if err := library.configure(s.Decode); err != nil {
+				return err
+			}
+			symmetric.settings.Library = library.settings.Library
+			return nil
+		},
 	}))
 }

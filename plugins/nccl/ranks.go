@@ -20,6 +20,9 @@ func (l *library) ownCopy(g collective.Group) (collective.Library, backend.Verdi
 	var own collective.Library
 	first := backend.AnyRank
 	for rank, r := range g.Ranks {
+		if reason := twoCopies(rank, r.Libraries); reason != nil {
+			return own, backend.Declined(*reason)
+		}
 		copy, found := lo.Find(r.Libraries, func(lib collective.Library) bool { return lib.Name == "nccl" })
 		switch {
 		case !found:
@@ -44,6 +47,20 @@ func (l *library) ownCopy(g collective.Group) (collective.Library, backend.Verdi
 		}
 	}
 	return own, accept
+}
+
+// twoCopies is why a rank that has loaded NCCL twice, in different versions, cannot be served.
+func twoCopies(rank int, loaded []collective.Library) *backend.Reason {
+	copies := lo.Filter(loaded, func(lib collective.Library, _ int) bool { return lib.Name == "nccl" })
+	for _, c := range copies {
+		if c.Version != copies[0].Version {
+			return &backend.Reason{
+				Code: backend.Version, Rank: rank, Observed: fmt.Sprintf("nccl %s and %s in one process", copies[0].Version, c.Version), Required: "one copy",
+				Text: copies[0].Path + ", " + c.Path,
+			}
+		}
+	}
+	return nil
 }
 
 func tooOld(version string) bool {

@@ -66,7 +66,9 @@ func (g *Group) setWindows(windows []exec.Window) {
 	defer g.mu.Unlock()
 	g.windows = windows
 	for _, i := range g.instances {
-		i.run.SetWindows(windows)
+		if i.run != nil {
+			i.run.SetWindows(windows)
+		}
 	}
 }
 

@@ -52,7 +52,7 @@ func (g *Group) decideWithin(ctx context.Context, class collective.Class) (*tabl
 		return nil, fmt.Errorf("decide %s for group %s: %w", class, g.id, err)
 	}
 	defer s.end(id)
-	d := &decider{group: g, class: class, id: id}
+	d := &decider{group: g, class: class, id: id, offers: map[uint64][]byte{}}
 	for {
 		r, err := s.answer(ctx, id, answers, decisionPatience)
 		if err != nil {
@@ -64,6 +64,8 @@ func (g *Group) decideWithin(ctx context.Context, class collective.Class) (*tabl
 		switch body := r.message.Body.(type) {
 		case *rankv1.ToRank_Prepare:
 			err = d.prepare(body.Prepare, r.files)
+		case *rankv1.ToRank_Connect:
+			err = d.connect(body.Connect)
 		case *rankv1.ToRank_SelfTest:
 			err = d.selfTest(time.Duration(body.SelfTest.DeadlineNs))
 		case *rankv1.ToRank_Discard:
@@ -90,6 +92,8 @@ type decider struct {
 	class collective.Class
 	id    uint64
 	tests []test
+
+	offers map[uint64][]byte // what peers need to connect, by instance
 }
 
 // test is an instance that the self-test will run.
@@ -111,6 +115,7 @@ func (d *decider) prepare(m *rankv1.Prepare, files []sharedFile) error {
 		if reason := d.prepareOne(i, memory); reason != nil {
 			outcome.Reason = pluginv1.FromReason(*reason)
 		}
+		outcome.Data = d.offers[i.Id]
 		if memory != nil {
 			_ = memory.file.Close() // the mapping keeps the memory
 		}
@@ -139,9 +144,16 @@ func (d *decider) prepareOne(m *rankv1.Instance, memory *sharedFile) *backend.Re
 	if err != nil {
 		return fail(backend.PlanRejected, err)
 	}
+	if l, ok := p.(*plan.Library); ok {
+		if err := d.prepareLibrary(m, l); err != nil {
+			r := g.reason(backend.InitFailed, err)
+			return &r
+		}
+		return nil
+	}
 	s, ok := p.(*plan.Schedule)
-	if !ok {
-		return fail(backend.InitFailed, fmt.Errorf("%s plans do not run on host memory", p.Kind()))
+	if !ok || d.class.Memory != collective.Host {
+		return fail(backend.InitFailed, fmt.Errorf("%s plans do not run on %s memory", p.Kind(), d.class.Memory))
 	}
 	i := &instance{backend: m.Backend, edges: []int64{s.TileBytes}}
 	if size := s.MemoryBytes(); size > 0 { // a group of one may need none
@@ -175,6 +187,14 @@ func (d *decider) selfTest(deadline time.Duration) error {
 	end := time.Now().Add(deadline)
 	for _, t := range d.tests {
 		i := g.instances[t.id]
+		if i.library != nil {
+			outcome := &rankv1.Outcome{Instance: t.id}
+			if err := d.tryLibrary(i, t.ranges, time.Until(end)); err != nil {
+				outcome.Reason = pluginv1.FromReason(g.reason(backend.SelfTestFailed, err))
+			}
+			done.Outcomes = append(done.Outcomes, outcome)
+			continue
+		}
 		trial := i.watch
 		var memory []byte
 		if i.trial != nil {
@@ -218,6 +238,7 @@ func (d *decider) discard(ids []uint64) {
 	for _, id := range ids {
 		if i := g.instances[id]; i != nil {
 			i.unmap()
+			g.drop(i)
 			delete(g.instances, id)
 		}
 	}
@@ -238,7 +259,7 @@ func (d *decider) commit(m *rankv1.Commit) (*table, error) {
 				return nil, fmt.Errorf("the agent committed instance %d, which was never prepared", c.Instance)
 			}
 			segment.Choices = append(segment.Choices, dispatch.Choice{Multiple: c.Multiple, Index: len(t.entries)})
-			t.entries = append(t.entries, entry{backend: i.backend, counter: c.Counter, run: i.run})
+			t.entries = append(t.entries, entry{backend: i.backend, counter: c.Counter, run: i.run, library: i.library})
 		}
 		segments = append(segments, segment)
 	}

@@ -2,6 +2,7 @@ package rank
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -11,6 +12,8 @@ import (
 
 	"github.com/weir-project/weir/core/collective"
 	"github.com/weir-project/weir/core/dispatch"
+	"github.com/weir-project/weir/core/plan"
+	"github.com/weir-project/weir/sdk/internal/device"
 	"github.com/weir-project/weir/sdk/internal/exec"
 	"github.com/weir-project/weir/sdk/proto/pluginv1"
 	"github.com/weir-project/weir/sdk/proto/rankv1"
@@ -35,12 +38,17 @@ type Group struct {
 	lastTable *table        // of the last call, with what it looked up
 	lastBytes int64
 	lastEntry *entry
+	checker   *device.Checker // of what calls on device memory are given
 
 	dead atomic.Pointer[GroupError]
 
 	mu        sync.Mutex // of what follows; never held in a decided call
 	instances map[uint64]*instance
-	closed    bool // the memory is gone
+	libraries map[plan.Library]*shared
+
+	deviceMemory []*DeviceMemory // written while busy too, so that calls may read it
+	watched      deviceWatch
+	closed       bool // the memory is gone
 }
 
 // The states of a group's busy word.
@@ -62,6 +70,7 @@ type entry struct {
 	backend string
 	counter uint32
 	run     *exec.Schedule
+	library *exec.Library // of classes in device memory, instead of run
 }
 
 // instance is a plan prepared in this rank, with the memory that it shares with its peers.
@@ -72,6 +81,9 @@ type instance struct {
 	memory  []byte
 	trial   *exec.Window // of a direct schedule: the part of memory to try it with
 	edges   []int64      // byte counts at which its behaviour changes
+
+	library *exec.Library // of a library plan, which has nothing of the above but the backend
+	key     plan.Library  // in libraries
 }
 
 func (i *instance) unmap() {
@@ -113,7 +125,7 @@ func (s *Session) open(r *reply) (*Group, error) {
 	}
 	g := &Group{
 		session: s, id: m.Group, rank: int(m.Rank), deadline: time.Duration(m.DeadlineNs), board: board, facts: facts,
-		instances: map[uint64]*instance{},
+		instances: map[uint64]*instance{}, libraries: map[plan.Library]*shared{},
 	}
 	for _, r := range m.Ranks {
 		g.ranks = append(g.ranks, int(r))
@@ -183,6 +195,12 @@ func (g *Group) Close() error {
 		return fmt.Errorf("close group %s: an all-reduce is in progress", g.id)
 	}
 	g.mu.Lock()
+	libraries := g.libraries
+	g.libraries = nil
+	g.mu.Unlock()
+	dead := g.dead.Load() != nil
+	unfinished := errors.Join(g.freeDeviceMemory(dead), closeLibraries(libraries, dead)) // before the peers are told
+	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.board.Leave(g.rank)
 	s := g.session
@@ -199,7 +217,7 @@ func (g *Group) Close() error {
 	}
 	g.windows = nil
 	g.closed = true
-	return unix.Munmap(g.board.Memory())
+	return errors.Join(unfinished, unix.Munmap(g.board.Memory()))
 }
 
 // fail makes the group fail on this rank; the first error stays.

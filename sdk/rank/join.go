@@ -9,6 +9,7 @@ import (
 	"strconv"
 
 	"github.com/weir-project/weir/core/collective"
+	"github.com/weir-project/weir/sdk/internal/device"
 	"github.com/weir-project/weir/sdk/proto/pluginv1"
 	"github.com/weir-project/weir/sdk/proto/rankv1"
 )
@@ -19,6 +20,7 @@ const (
 	EnvSocket    = rankv1.EnvSocket    // path of the agent's socket
 	EnvRank      = rankv1.EnvRank      // from 0
 	EnvWorldSize = rankv1.EnvWorldSize // number of ranks
+	EnvDevice    = rankv1.EnvDevice    // the GPU to use; not set by weir run
 )
 
 // Options say where to join and as what. The zero value takes everything from the environment.
@@ -26,7 +28,14 @@ type Options struct {
 	Socket    string // "": EnvSocket
 	Rank      int    // used if WorldSize is set
 	WorldSize int    // 0: EnvRank and EnvWorldSize
+
+	// Device is the GPU that the rank's calls on device memory use: an index as CUDA counts, a UUID, a PCI bus id, or
+	// DeviceAuto. "" takes EnvDevice; a rank without either has none.
+	Device string
 }
+
+// DeviceAuto is the GPU whose index is the rank modulo the number of GPUs that the process may use.
+const DeviceAuto = device.Auto
 
 // Join connects to the agent and waits until every rank has. ctx bounds the wait; the agent has its own deadline and
 // its error names the ranks that are missing.
@@ -34,28 +43,44 @@ func Join(ctx context.Context, opts Options) (*Session, error) {
 	if err := opts.complete(os.Getenv); err != nil {
 		return nil, fmt.Errorf("join: %w", err)
 	}
+	facts, gpu, err := ownFacts(opts)
+	if err != nil {
+		return nil, fmt.Errorf("join as rank %d of %d: %w", opts.Rank, opts.WorldSize, err)
+	}
 	var dialer net.Dialer
 	socket, err := dialer.DialContext(ctx, "unix", opts.Socket)
 	if err != nil {
+		gpu.close()
 		return nil, fmt.Errorf("join: no agent answers at %s (is `weir run` or `weir agent` running?): %w", opts.Socket, err)
 	}
 	s := newSession(rankv1.NewConn(socket.(*net.UnixConn)), opts)
-	host, err := os.Hostname()
-	if err != nil {
-		host = "" // only ever compared with other ranks'
-	}
-	facts := pluginv1.FromRank(collective.Rank{PID: os.Getpid(), Host: host})
+	s.gpu = gpu
 	reply, err := s.ask(ctx, &rankv1.FromRank{Body: &rankv1.FromRank_Join{Join: &rankv1.Join{
-		Version: rankv1.ProtocolVersion, Rank: int32(opts.Rank), WorldSize: int32(opts.WorldSize), Facts: facts,
+		Version: rankv1.ProtocolVersion, Rank: int32(opts.Rank), WorldSize: int32(opts.WorldSize), Facts: pluginv1.FromRank(facts),
 	}}})
 	if err == nil {
 		s.world, err = s.open(reply)
 	}
 	if err != nil {
 		s.disconnect()
+		gpu.close()
 		return nil, fmt.Errorf("join as rank %d of %d: %w", opts.Rank, opts.WorldSize, err)
 	}
 	return s, nil
+}
+
+// ownFacts are what this process brings; gpu is nil if it joins without a device.
+func ownFacts(opts Options) (collective.Rank, *gpu, error) {
+	host, err := os.Hostname()
+	if err != nil {
+		host = "" // only ever compared with other ranks'
+	}
+	facts := collective.Rank{PID: os.Getpid(), Host: host}
+	if opts.Device == "" {
+		return facts, nil, nil
+	}
+	gpu, err := openGPU(opts.Device, opts.Rank, &facts)
+	return facts, gpu, err
 }
 
 // complete fills what is not set from the environment.
@@ -64,6 +89,9 @@ func (o *Options) complete(getenv func(string) string) error {
 		if o.Socket = getenv(EnvSocket); o.Socket == "" {
 			return fmt.Errorf("%s is not set; start the program with `weir run -n N -- PROGRAM`", EnvSocket)
 		}
+	}
+	if o.Device == "" {
+		o.Device = getenv(EnvDevice)
 	}
 	if o.WorldSize == 0 {
 		for _, v := range []struct {

@@ -265,15 +265,15 @@ func TestOptionsComplete(t *testing.T) {
 		want  Options
 		words string
 	}{
-		"all given":         {opts: Options{"/s", 1, 2}, env: map[string]string{EnvSocket: "/x", EnvRank: "5", EnvWorldSize: "6"}, want: Options{"/s", 1, 2}},
-		"all from there":    {env: map[string]string{EnvSocket: "/x", EnvRank: "5", EnvWorldSize: "6"}, want: Options{"/x", 5, 6}},
-		"socket from there": {opts: Options{"", 1, 2}, env: map[string]string{EnvSocket: "/x"}, want: Options{"/x", 1, 2}},
-		"rest from there":   {opts: Options{"/s", 0, 0}, env: map[string]string{EnvRank: "5", EnvWorldSize: "6"}, want: Options{"/s", 5, 6}},
+		"all given":         {opts: Options{"/s", 1, 2, ""}, env: map[string]string{EnvSocket: "/x", EnvRank: "5", EnvWorldSize: "6"}, want: Options{"/s", 1, 2, ""}},
+		"all from there":    {env: map[string]string{EnvSocket: "/x", EnvRank: "5", EnvWorldSize: "6"}, want: Options{"/x", 5, 6, ""}},
+		"socket from there": {opts: Options{"", 1, 2, ""}, env: map[string]string{EnvSocket: "/x"}, want: Options{"/x", 1, 2, ""}},
+		"rest from there":   {opts: Options{"/s", 0, 0, ""}, env: map[string]string{EnvRank: "5", EnvWorldSize: "6"}, want: Options{"/s", 5, 6, ""}},
 		"nothing":           {words: EnvSocket + " is not set; start the program with `weir run"},
 		"no rank":           {env: map[string]string{EnvSocket: "/x", EnvWorldSize: "6"}, words: EnvRank + `="" is not a number`},
 		"no number":         {env: map[string]string{EnvSocket: "/x", EnvRank: "1", EnvWorldSize: "two"}, words: EnvWorldSize + `="two" is not a number`},
 		"too high":          {env: map[string]string{EnvSocket: "/x", EnvRank: "2", EnvWorldSize: "2"}, words: "rank 2 of 2 does not exist"},
-		"negative":          {opts: Options{"/s", -1, 2}, words: "rank -1 of 2 does not exist"},
+		"negative":          {opts: Options{"/s", -1, 2, ""}, words: "rank -1 of 2 does not exist"},
 		"no ranks":          {env: map[string]string{EnvSocket: "/x", EnvRank: "0", EnvWorldSize: "0"}, words: "rank 0 of 0 does not exist"},
 	} {
 		got := c.opts

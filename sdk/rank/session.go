@@ -22,6 +22,7 @@ type Session struct {
 	rank      int // in the group of all ranks
 	worldSize int
 	world     *Group
+	gpu       *gpu // nil without a device
 
 	mu      sync.Mutex
 	lastID  uint64
@@ -66,18 +67,22 @@ func (s *Session) NewGroup(ctx context.Context, ranks []int) (*Group, error) {
 
 // Close leaves all groups and the job. It waits for nobody. Calls on the session's groups then fail with ErrClosed.
 func (s *Session) Close() error {
-	s.mu.Lock()
-	groups := slices.Collect(maps.Values(s.groups))
-	s.mu.Unlock()
 	var errs []error
-	for _, g := range groups {
+	for _, g := range s.allGroups() {
 		errs = append(errs, g.Close())
 	}
+	s.gpu.close()
 	s.mu.Lock()
 	s.lost = fmt.Errorf("the session is %w", ErrClosed)
 	s.mu.Unlock()
 	s.disconnect()
 	return errors.Join(errs...)
+}
+
+func (s *Session) allGroups() []*Group {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Collect(maps.Values(s.groups))
 }
 
 func (s *Session) disconnect() {

@@ -19,18 +19,29 @@ type Error struct {
 	Call string // such as "cuInit"
 	Code int
 	Name string // such as "CUDA_ERROR_NO_DEVICE"; "" if the driver has none for the code
+	Text string // the driver's words, such as "no CUDA-capable device is detected"; "" if it has none
 }
 
 func (e *Error) Error() string {
-	if e.Name == "" {
-		return fmt.Sprintf("%s: CUDA error %d", e.Call, e.Code)
+	s := fmt.Sprintf("%s: CUDA error %d", e.Call, e.Code)
+	if e.Name != "" {
+		s = fmt.Sprintf("%s: %s (%d)", e.Call, e.Name, e.Code)
 	}
-	return fmt.Sprintf("%s: %s (%d)", e.Call, e.Name, e.Code)
+	if e.Text != "" {
+		s += ", " + e.Text
+	}
+	return s
 }
 
 // Codes that callers tell apart.
 const (
+	InvalidValue     = 1
+	OutOfMemory      = 2
 	NoDevice         = 100
+	InvalidContext   = 201
+	NotReady         = 600 // an answer to StreamQuery and EventQuery, not a failure
+	PeerEnabled      = 704 // peer access had been enabled before
+	NotSupported     = 801
 	DriverMismatch   = 803 // the driver's library and kernel module are of different versions
 	DriverNotCompat  = 804 // the driver's library is too new for the kernel module on this GPU
 	attributeMajor   = 75
@@ -55,6 +66,7 @@ type Driver struct {
 	getPCIBusID    func(id *byte, size, device int32) int32
 	getAttribute   func(value *int32, attribute, device int32) int32
 	getErrorName   func(code int32, name **byte) int32
+	getErrorString func(code int32, text **byte) int32 // nil in a library that has none
 }
 
 // Open opens the first of the libraries that the loader takes, LibraryName if none is named, and finds its functions.
@@ -87,6 +99,11 @@ func Open(names ...string) (*Driver, error) {
 		{"cuGetErrorName", &d.getErrorName},
 	} {
 		if err := lib.Bind(f.fptr, f.name); err != nil {
+			return nil, errors.Join(err, lib.Close())
+		}
+	}
+	if text := "cuGetErrorString"; lib.Has(text) {
+		if err := lib.Bind(&d.getErrorString, text); err != nil {
 			return nil, errors.Join(err, lib.Close())
 		}
 	}
@@ -167,6 +184,10 @@ func (d *Driver) check(call string, code int32) error {
 	var name *byte
 	if d.getErrorName(code, &name) == success && name != nil {
 		err.Name = unix.BytePtrToString(name)
+	}
+	var text *byte
+	if d.getErrorString != nil && d.getErrorString(code, &text) == success && text != nil {
+		err.Text = unix.BytePtrToString(text)
 	}
 	return err
 }

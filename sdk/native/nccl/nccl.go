@@ -21,6 +21,8 @@ const OldestVersion = "2.23"
 type Error struct {
 	Call   string // such as "ncclGetVersion"
 	Result int
+	Text   string // what the library calls it, such as "unhandled system error"; may be ""
+	Last   string // the last message that the library wrote; may be ""
 }
 
 var results = []string{
@@ -33,14 +35,20 @@ func (e *Error) Error() string {
 	if e.Result >= 0 && e.Result < len(results) {
 		name = results[e.Result]
 	}
-	return fmt.Sprintf("%s: %s (%d)", e.Call, name, e.Result)
+	s := fmt.Sprintf("%s: %s (%d)", e.Call, name, e.Result)
+	for _, more := range []string{e.Text, e.Last} {
+		if more != "" {
+			s += ", " + more
+		}
+	}
+	return s
 }
 
 // needed are the functions that running a library plan takes. Of those in one row, one is enough.
 var needed = [][]string{
 	{"ncclGetVersion"},
 	{"ncclGetUniqueId"},
-	{"ncclCommInitRankScalable", "ncclCommInitRank"},
+	{"ncclCommInitRankScalable", "ncclCommInitRankConfig", "ncclCommInitRank"},
 	{"ncclAllReduce"},
 	{"ncclCommAbort"},
 	{"ncclCommGetAsyncError"},
@@ -49,7 +57,7 @@ var needed = [][]string{
 }
 
 // Missing lists the functions that running a library plan takes and the library lacks, such as "ncclAllReduce" or
-// "ncclCommInitRankScalable or ncclCommInitRank".
+// "ncclCommInitRankScalable or ncclCommInitRankConfig or ncclCommInitRank".
 func Missing(lib *dl.Library) []string {
 	return lo.FilterMap(needed, func(names []string, _ int) (string, bool) {
 		return strings.Join(names, " or "), !slices.ContainsFunc(names, lib.Has)

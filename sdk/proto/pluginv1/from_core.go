@@ -27,7 +27,7 @@ func FromGroup(g collective.Group) *Group {
 		Alignment:     i32(g.Alignment),
 		Placement:     string(g.Placement),
 		InFlight:      i32(g.InFlight),
-		Deterministic: g.Deterministic,
+		Deterministic: g.Deterministic, ShareDevices: g.ShareDevices,
 	}
 }
 

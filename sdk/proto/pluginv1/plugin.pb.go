@@ -879,7 +879,8 @@ type Group struct {
 	Alignment     int32                  `protobuf:"varint,8,opt,name=alignment,proto3" json:"alignment,omitempty"` // bytes at a multiple of which every buffer begins; 0 promises the element size only
 	Placement     string                 `protobuf:"bytes,9,opt,name=placement,proto3" json:"placement,omitempty"`  // in_place, out_of_place; empty: any
 	InFlight      int32                  `protobuf:"varint,10,opt,name=in_flight,json=inFlight,proto3" json:"in_flight,omitempty"`
-	Deterministic bool                   `protobuf:"varint,11,opt,name=deterministic,proto3" json:"deterministic,omitempty"` // the group wants the same bits in every run
+	Deterministic bool                   `protobuf:"varint,11,opt,name=deterministic,proto3" json:"deterministic,omitempty"`                   // the group wants the same bits in every run
+	ShareDevices  bool                   `protobuf:"varint,12,opt,name=share_devices,json=shareDevices,proto3" json:"share_devices,omitempty"` // several ranks may be on one GPU; a test arrangement
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -987,6 +988,13 @@ func (x *Group) GetInFlight() int32 {
 func (x *Group) GetDeterministic() bool {
 	if x != nil {
 		return x.Deterministic
+	}
+	return false
+}
+
+func (x *Group) GetShareDevices() bool {
+	if x != nil {
+		return x.ShareDevices
 	}
 	return false
 }
@@ -2607,7 +2615,7 @@ const file_pluginv1_plugin_proto_rawDesc = "" +
 	"\bcaptured\x18\x04 \x01(\bR\bcaptured\x12\x1e\n" +
 	"\n" +
 	"registered\x18\x05 \x01(\bR\n" +
-	"registered\"\xd3\x02\n" +
+	"registered\"\xf8\x02\n" +
 	"\x05Group\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12*\n" +
 	"\x05ranks\x18\x02 \x03(\v2\x14.weir.plugin.v1.RankR\x05ranks\x12-\n" +
@@ -2620,7 +2628,8 @@ const file_pluginv1_plugin_proto_rawDesc = "" +
 	"\tplacement\x18\t \x01(\tR\tplacement\x12\x1b\n" +
 	"\tin_flight\x18\n" +
 	" \x01(\x05R\binFlight\x12$\n" +
-	"\rdeterministic\x18\v \x01(\bR\rdeterministic\"\x1f\n" +
+	"\rdeterministic\x18\v \x01(\bR\rdeterministic\x12#\n" +
+	"\rshare_devices\x18\f \x01(\bR\fshareDevices\"\x1f\n" +
 	"\aLinkRow\x12\x14\n" +
 	"\x05links\x18\x01 \x03(\tR\x05links\"\xab\x01\n" +
 	"\x04Rank\x12\x10\n" +

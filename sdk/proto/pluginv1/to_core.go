@@ -37,6 +37,7 @@ func ToGroup(m *Group) (collective.Group, error) {
 		ID: m.GetId(), P2P: topology.P2P(m.GetP2P()), Multicast: topology.Answer(m.GetMulticast()),
 		Cores: int(m.GetCores()), Platform: m.GetPlatform(), Alignment: int(m.GetAlignment()),
 		Placement: collective.Placement(m.GetPlacement()), InFlight: int(m.GetInFlight()), Deterministic: m.GetDeterministic(),
+		ShareDevices: m.GetShareDevices(),
 	}
 	ranks, errRanks := eachErr("rank", m.GetRanks(), ToRank)
 	links, errLinks := eachErr("row", m.GetLinks(), toLinkRow)

@@ -5,4 +5,5 @@ const (
 	EnvSocket    = "WEIR_AGENT_SOCKET" // path of the agent's socket
 	EnvRank      = "WEIR_RANK"         // from 0
 	EnvWorldSize = "WEIR_WORLD_SIZE"   // number of ranks
+	EnvDevice    = "WEIR_DEVICE"       // the GPU to use: an index, a UUID, a PCI bus id or "auto"
 )

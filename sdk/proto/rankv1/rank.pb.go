@@ -41,6 +41,7 @@ type FromRank struct {
 	//	*FromRank_GroupFault
 	//	*FromRank_Cancel
 	//	*FromRank_Alloc
+	//	*FromRank_Log
 	Body          isFromRank_Body `protobuf_oneof:"body"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -171,6 +172,15 @@ func (x *FromRank) GetAlloc() *Alloc {
 	return nil
 }
 
+func (x *FromRank) GetLog() *Log {
+	if x != nil {
+		if x, ok := x.Body.(*FromRank_Log); ok {
+			return x.Log
+		}
+	}
+	return nil
+}
+
 type isFromRank_Body interface {
 	isFromRank_Body()
 }
@@ -184,11 +194,11 @@ type FromRank_NewGroup struct {
 }
 
 type FromRank_Resolve struct {
-	Resolve *Resolve `protobuf:"bytes,4,opt,name=resolve,proto3,oneof"` // answered by Prepare, SelfTest, … and at last Commit or Failed
+	Resolve *Resolve `protobuf:"bytes,4,opt,name=resolve,proto3,oneof"` // answered by Prepare, Connect, SelfTest, … and at last Commit or Failed
 }
 
 type FromRank_StepDone struct {
-	StepDone *StepDone `protobuf:"bytes,5,opt,name=step_done,json=stepDone,proto3,oneof"` // the answer to Prepare or SelfTest; carries the id of its Resolve
+	StepDone *StepDone `protobuf:"bytes,5,opt,name=step_done,json=stepDone,proto3,oneof"` // the answer to Prepare, Connect or SelfTest; carries the id of its Resolve
 }
 
 type FromRank_Exchange struct {
@@ -211,6 +221,10 @@ type FromRank_Alloc struct {
 	Alloc *Alloc `protobuf:"bytes,10,opt,name=alloc,proto3,oneof"` // answered by Allocated
 }
 
+type FromRank_Log struct {
+	Log *Log `protobuf:"bytes,11,opt,name=log,proto3,oneof"` // not answered
+}
+
 func (*FromRank_Join) isFromRank_Body() {}
 
 func (*FromRank_NewGroup) isFromRank_Body() {}
@@ -229,6 +243,8 @@ func (*FromRank_Cancel) isFromRank_Body() {}
 
 func (*FromRank_Alloc) isFromRank_Body() {}
 
+func (*FromRank_Log) isFromRank_Body() {}
+
 type ToRank struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Id    uint64                 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"` // of the request that this answers; 0 if none
@@ -243,6 +259,7 @@ type ToRank struct {
 	//	*ToRank_Failed
 	//	*ToRank_GroupFault
 	//	*ToRank_Allocated
+	//	*ToRank_Connect
 	Body          isToRank_Body `protobuf_oneof:"body"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -373,6 +390,15 @@ func (x *ToRank) GetAllocated() *Allocated {
 	return nil
 }
 
+func (x *ToRank) GetConnect() *Connect {
+	if x != nil {
+		if x, ok := x.Body.(*ToRank_Connect); ok {
+			return x.Connect
+		}
+	}
+	return nil
+}
+
 type isToRank_Body interface {
 	isToRank_Body()
 }
@@ -413,6 +439,10 @@ type ToRank_Allocated struct {
 	Allocated *Allocated `protobuf:"bytes,10,opt,name=allocated,proto3,oneof"`
 }
 
+type ToRank_Connect struct {
+	Connect *Connect `protobuf:"bytes,11,opt,name=connect,proto3,oneof"`
+}
+
 func (*ToRank_GroupReady) isToRank_Body() {}
 
 func (*ToRank_Prepare) isToRank_Body() {}
@@ -430,6 +460,8 @@ func (*ToRank_Failed) isToRank_Body() {}
 func (*ToRank_GroupFault) isToRank_Body() {}
 
 func (*ToRank_Allocated) isToRank_Body() {}
+
+func (*ToRank_Connect) isToRank_Body() {}
 
 type Join struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -794,6 +826,112 @@ func (x *Instance) GetRanges() []*pluginv1.Range {
 	return nil
 }
 
+// Connect follows Prepare when ranks have something to tell each other before the plans can run.
+type Connect struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Instances     []*Peers               `protobuf:"bytes,1,rep,name=instances,proto3" json:"instances,omitempty"`
+	DeadlineNs    int64                  `protobuf:"varint,2,opt,name=deadline_ns,json=deadlineNs,proto3" json:"deadline_ns,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Connect) Reset() {
+	*x = Connect{}
+	mi := &file_rankv1_rank_proto_msgTypes[8]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Connect) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Connect) ProtoMessage() {}
+
+func (x *Connect) ProtoReflect() protoreflect.Message {
+	mi := &file_rankv1_rank_proto_msgTypes[8]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Connect.ProtoReflect.Descriptor instead.
+func (*Connect) Descriptor() ([]byte, []int) {
+	return file_rankv1_rank_proto_rawDescGZIP(), []int{8}
+}
+
+func (x *Connect) GetInstances() []*Peers {
+	if x != nil {
+		return x.Instances
+	}
+	return nil
+}
+
+func (x *Connect) GetDeadlineNs() int64 {
+	if x != nil {
+		return x.DeadlineNs
+	}
+	return 0
+}
+
+// Peers is what the ranks said of an instance when they prepared it.
+type Peers struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Instance      uint64                 `protobuf:"varint,1,opt,name=instance,proto3" json:"instance,omitempty"`
+	Data          [][]byte               `protobuf:"bytes,2,rep,name=data,proto3" json:"data,omitempty"` // by rank of the group
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Peers) Reset() {
+	*x = Peers{}
+	mi := &file_rankv1_rank_proto_msgTypes[9]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Peers) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Peers) ProtoMessage() {}
+
+func (x *Peers) ProtoReflect() protoreflect.Message {
+	mi := &file_rankv1_rank_proto_msgTypes[9]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Peers.ProtoReflect.Descriptor instead.
+func (*Peers) Descriptor() ([]byte, []int) {
+	return file_rankv1_rank_proto_rawDescGZIP(), []int{9}
+}
+
+func (x *Peers) GetInstance() uint64 {
+	if x != nil {
+		return x.Instance
+	}
+	return 0
+}
+
+func (x *Peers) GetData() [][]byte {
+	if x != nil {
+		return x.Data
+	}
+	return nil
+}
+
 type SelfTest struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	DeadlineNs    int64                  `protobuf:"varint,1,opt,name=deadline_ns,json=deadlineNs,proto3" json:"deadline_ns,omitempty"`
@@ -803,7 +941,7 @@ type SelfTest struct {
 
 func (x *SelfTest) Reset() {
 	*x = SelfTest{}
-	mi := &file_rankv1_rank_proto_msgTypes[8]
+	mi := &file_rankv1_rank_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -815,7 +953,7 @@ func (x *SelfTest) String() string {
 func (*SelfTest) ProtoMessage() {}
 
 func (x *SelfTest) ProtoReflect() protoreflect.Message {
-	mi := &file_rankv1_rank_proto_msgTypes[8]
+	mi := &file_rankv1_rank_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -828,7 +966,7 @@ func (x *SelfTest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SelfTest.ProtoReflect.Descriptor instead.
 func (*SelfTest) Descriptor() ([]byte, []int) {
-	return file_rankv1_rank_proto_rawDescGZIP(), []int{8}
+	return file_rankv1_rank_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *SelfTest) GetDeadlineNs() int64 {
@@ -849,7 +987,7 @@ type StepDone struct {
 
 func (x *StepDone) Reset() {
 	*x = StepDone{}
-	mi := &file_rankv1_rank_proto_msgTypes[9]
+	mi := &file_rankv1_rank_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -861,7 +999,7 @@ func (x *StepDone) String() string {
 func (*StepDone) ProtoMessage() {}
 
 func (x *StepDone) ProtoReflect() protoreflect.Message {
-	mi := &file_rankv1_rank_proto_msgTypes[9]
+	mi := &file_rankv1_rank_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -874,7 +1012,7 @@ func (x *StepDone) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use StepDone.ProtoReflect.Descriptor instead.
 func (*StepDone) Descriptor() ([]byte, []int) {
-	return file_rankv1_rank_proto_rawDescGZIP(), []int{9}
+	return file_rankv1_rank_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *StepDone) GetOutcomes() []*Outcome {
@@ -902,13 +1040,14 @@ type Outcome struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Instance      uint64                 `protobuf:"varint,1,opt,name=instance,proto3" json:"instance,omitempty"`
 	Reason        *pluginv1.Reason       `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"` // not set: it worked
+	Data          []byte                 `protobuf:"bytes,3,opt,name=data,proto3" json:"data,omitempty"`     // of Prepare: for all ranks, as a unique id is; they get it with Connect
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Outcome) Reset() {
 	*x = Outcome{}
-	mi := &file_rankv1_rank_proto_msgTypes[10]
+	mi := &file_rankv1_rank_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -920,7 +1059,7 @@ func (x *Outcome) String() string {
 func (*Outcome) ProtoMessage() {}
 
 func (x *Outcome) ProtoReflect() protoreflect.Message {
-	mi := &file_rankv1_rank_proto_msgTypes[10]
+	mi := &file_rankv1_rank_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -933,7 +1072,7 @@ func (x *Outcome) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Outcome.ProtoReflect.Descriptor instead.
 func (*Outcome) Descriptor() ([]byte, []int) {
-	return file_rankv1_rank_proto_rawDescGZIP(), []int{10}
+	return file_rankv1_rank_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *Outcome) GetInstance() uint64 {
@@ -950,6 +1089,13 @@ func (x *Outcome) GetReason() *pluginv1.Reason {
 	return nil
 }
 
+func (x *Outcome) GetData() []byte {
+	if x != nil {
+		return x.Data
+	}
+	return nil
+}
+
 // Discard drops instances that not every rank could prepare.
 type Discard struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -960,7 +1106,7 @@ type Discard struct {
 
 func (x *Discard) Reset() {
 	*x = Discard{}
-	mi := &file_rankv1_rank_proto_msgTypes[11]
+	mi := &file_rankv1_rank_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -972,7 +1118,7 @@ func (x *Discard) String() string {
 func (*Discard) ProtoMessage() {}
 
 func (x *Discard) ProtoReflect() protoreflect.Message {
-	mi := &file_rankv1_rank_proto_msgTypes[11]
+	mi := &file_rankv1_rank_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -985,7 +1131,7 @@ func (x *Discard) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Discard.ProtoReflect.Descriptor instead.
 func (*Discard) Descriptor() ([]byte, []int) {
-	return file_rankv1_rank_proto_rawDescGZIP(), []int{11}
+	return file_rankv1_rank_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Discard) GetInstances() []uint64 {
@@ -1006,7 +1152,7 @@ type Commit struct {
 
 func (x *Commit) Reset() {
 	*x = Commit{}
-	mi := &file_rankv1_rank_proto_msgTypes[12]
+	mi := &file_rankv1_rank_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1018,7 +1164,7 @@ func (x *Commit) String() string {
 func (*Commit) ProtoMessage() {}
 
 func (x *Commit) ProtoReflect() protoreflect.Message {
-	mi := &file_rankv1_rank_proto_msgTypes[12]
+	mi := &file_rankv1_rank_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1031,7 +1177,7 @@ func (x *Commit) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Commit.ProtoReflect.Descriptor instead.
 func (*Commit) Descriptor() ([]byte, []int) {
-	return file_rankv1_rank_proto_rawDescGZIP(), []int{12}
+	return file_rankv1_rank_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *Commit) GetEpoch() uint64 {
@@ -1065,7 +1211,7 @@ type Segment struct {
 
 func (x *Segment) Reset() {
 	*x = Segment{}
-	mi := &file_rankv1_rank_proto_msgTypes[13]
+	mi := &file_rankv1_rank_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1077,7 +1223,7 @@ func (x *Segment) String() string {
 func (*Segment) ProtoMessage() {}
 
 func (x *Segment) ProtoReflect() protoreflect.Message {
-	mi := &file_rankv1_rank_proto_msgTypes[13]
+	mi := &file_rankv1_rank_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1090,7 +1236,7 @@ func (x *Segment) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Segment.ProtoReflect.Descriptor instead.
 func (*Segment) Descriptor() ([]byte, []int) {
-	return file_rankv1_rank_proto_rawDescGZIP(), []int{13}
+	return file_rankv1_rank_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *Segment) GetMax() int64 {
@@ -1118,7 +1264,7 @@ type Choice struct {
 
 func (x *Choice) Reset() {
 	*x = Choice{}
-	mi := &file_rankv1_rank_proto_msgTypes[14]
+	mi := &file_rankv1_rank_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1130,7 +1276,7 @@ func (x *Choice) String() string {
 func (*Choice) ProtoMessage() {}
 
 func (x *Choice) ProtoReflect() protoreflect.Message {
-	mi := &file_rankv1_rank_proto_msgTypes[14]
+	mi := &file_rankv1_rank_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1143,7 +1289,7 @@ func (x *Choice) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Choice.ProtoReflect.Descriptor instead.
 func (*Choice) Descriptor() ([]byte, []int) {
-	return file_rankv1_rank_proto_rawDescGZIP(), []int{14}
+	return file_rankv1_rank_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Choice) GetMultiple() int64 {
@@ -1178,7 +1324,7 @@ type Answer struct {
 
 func (x *Answer) Reset() {
 	*x = Answer{}
-	mi := &file_rankv1_rank_proto_msgTypes[15]
+	mi := &file_rankv1_rank_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1190,7 +1336,7 @@ func (x *Answer) String() string {
 func (*Answer) ProtoMessage() {}
 
 func (x *Answer) ProtoReflect() protoreflect.Message {
-	mi := &file_rankv1_rank_proto_msgTypes[15]
+	mi := &file_rankv1_rank_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1203,7 +1349,7 @@ func (x *Answer) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Answer.ProtoReflect.Descriptor instead.
 func (*Answer) Descriptor() ([]byte, []int) {
-	return file_rankv1_rank_proto_rawDescGZIP(), []int{15}
+	return file_rankv1_rank_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *Answer) GetBackend() string {
@@ -1237,7 +1383,7 @@ type Exchange struct {
 
 func (x *Exchange) Reset() {
 	*x = Exchange{}
-	mi := &file_rankv1_rank_proto_msgTypes[16]
+	mi := &file_rankv1_rank_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1249,7 +1395,7 @@ func (x *Exchange) String() string {
 func (*Exchange) ProtoMessage() {}
 
 func (x *Exchange) ProtoReflect() protoreflect.Message {
-	mi := &file_rankv1_rank_proto_msgTypes[16]
+	mi := &file_rankv1_rank_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1262,7 +1408,7 @@ func (x *Exchange) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Exchange.ProtoReflect.Descriptor instead.
 func (*Exchange) Descriptor() ([]byte, []int) {
-	return file_rankv1_rank_proto_rawDescGZIP(), []int{16}
+	return file_rankv1_rank_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *Exchange) GetGroup() string {
@@ -1288,7 +1434,7 @@ type Exchanged struct {
 
 func (x *Exchanged) Reset() {
 	*x = Exchanged{}
-	mi := &file_rankv1_rank_proto_msgTypes[17]
+	mi := &file_rankv1_rank_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1300,7 +1446,7 @@ func (x *Exchanged) String() string {
 func (*Exchanged) ProtoMessage() {}
 
 func (x *Exchanged) ProtoReflect() protoreflect.Message {
-	mi := &file_rankv1_rank_proto_msgTypes[17]
+	mi := &file_rankv1_rank_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1313,7 +1459,7 @@ func (x *Exchanged) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Exchanged.ProtoReflect.Descriptor instead.
 func (*Exchanged) Descriptor() ([]byte, []int) {
-	return file_rankv1_rank_proto_rawDescGZIP(), []int{17}
+	return file_rankv1_rank_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *Exchanged) GetData() [][]byte {
@@ -1334,7 +1480,7 @@ type Alloc struct {
 
 func (x *Alloc) Reset() {
 	*x = Alloc{}
-	mi := &file_rankv1_rank_proto_msgTypes[18]
+	mi := &file_rankv1_rank_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1346,7 +1492,7 @@ func (x *Alloc) String() string {
 func (*Alloc) ProtoMessage() {}
 
 func (x *Alloc) ProtoReflect() protoreflect.Message {
-	mi := &file_rankv1_rank_proto_msgTypes[18]
+	mi := &file_rankv1_rank_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1359,7 +1505,7 @@ func (x *Alloc) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Alloc.ProtoReflect.Descriptor instead.
 func (*Alloc) Descriptor() ([]byte, []int) {
-	return file_rankv1_rank_proto_rawDescGZIP(), []int{18}
+	return file_rankv1_rank_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *Alloc) GetGroup() string {
@@ -1386,7 +1532,7 @@ type Allocated struct {
 
 func (x *Allocated) Reset() {
 	*x = Allocated{}
-	mi := &file_rankv1_rank_proto_msgTypes[19]
+	mi := &file_rankv1_rank_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1398,7 +1544,7 @@ func (x *Allocated) String() string {
 func (*Allocated) ProtoMessage() {}
 
 func (x *Allocated) ProtoReflect() protoreflect.Message {
-	mi := &file_rankv1_rank_proto_msgTypes[19]
+	mi := &file_rankv1_rank_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1411,7 +1557,7 @@ func (x *Allocated) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Allocated.ProtoReflect.Descriptor instead.
 func (*Allocated) Descriptor() ([]byte, []int) {
-	return file_rankv1_rank_proto_rawDescGZIP(), []int{19}
+	return file_rankv1_rank_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Allocated) GetStride() int64 {
@@ -1431,7 +1577,7 @@ type Cancel struct {
 
 func (x *Cancel) Reset() {
 	*x = Cancel{}
-	mi := &file_rankv1_rank_proto_msgTypes[20]
+	mi := &file_rankv1_rank_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1443,7 +1589,7 @@ func (x *Cancel) String() string {
 func (*Cancel) ProtoMessage() {}
 
 func (x *Cancel) ProtoReflect() protoreflect.Message {
-	mi := &file_rankv1_rank_proto_msgTypes[20]
+	mi := &file_rankv1_rank_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1456,7 +1602,7 @@ func (x *Cancel) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Cancel.ProtoReflect.Descriptor instead.
 func (*Cancel) Descriptor() ([]byte, []int) {
-	return file_rankv1_rank_proto_rawDescGZIP(), []int{20}
+	return file_rankv1_rank_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Cancel) GetRequest() uint64 {
@@ -1464,6 +1610,59 @@ func (x *Cancel) GetRequest() uint64 {
 		return x.Request
 	}
 	return 0
+}
+
+// Log is a line for the agent's log that a library wrote in the rank's process.
+type Log struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Source        string                 `protobuf:"bytes,1,opt,name=source,proto3" json:"source,omitempty"` // such as "nccl"
+	Text          string                 `protobuf:"bytes,2,opt,name=text,proto3" json:"text,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Log) Reset() {
+	*x = Log{}
+	mi := &file_rankv1_rank_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Log) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Log) ProtoMessage() {}
+
+func (x *Log) ProtoReflect() protoreflect.Message {
+	mi := &file_rankv1_rank_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Log.ProtoReflect.Descriptor instead.
+func (*Log) Descriptor() ([]byte, []int) {
+	return file_rankv1_rank_proto_rawDescGZIP(), []int{23}
+}
+
+func (x *Log) GetSource() string {
+	if x != nil {
+		return x.Source
+	}
+	return ""
+}
+
+func (x *Log) GetText() string {
+	if x != nil {
+		return x.Text
+	}
+	return ""
 }
 
 type Leave struct {
@@ -1475,7 +1674,7 @@ type Leave struct {
 
 func (x *Leave) Reset() {
 	*x = Leave{}
-	mi := &file_rankv1_rank_proto_msgTypes[21]
+	mi := &file_rankv1_rank_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1487,7 +1686,7 @@ func (x *Leave) String() string {
 func (*Leave) ProtoMessage() {}
 
 func (x *Leave) ProtoReflect() protoreflect.Message {
-	mi := &file_rankv1_rank_proto_msgTypes[21]
+	mi := &file_rankv1_rank_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1500,7 +1699,7 @@ func (x *Leave) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Leave.ProtoReflect.Descriptor instead.
 func (*Leave) Descriptor() ([]byte, []int) {
-	return file_rankv1_rank_proto_rawDescGZIP(), []int{21}
+	return file_rankv1_rank_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Leave) GetGroup() string {
@@ -1520,7 +1719,7 @@ type Failed struct {
 
 func (x *Failed) Reset() {
 	*x = Failed{}
-	mi := &file_rankv1_rank_proto_msgTypes[22]
+	mi := &file_rankv1_rank_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1532,7 +1731,7 @@ func (x *Failed) String() string {
 func (*Failed) ProtoMessage() {}
 
 func (x *Failed) ProtoReflect() protoreflect.Message {
-	mi := &file_rankv1_rank_proto_msgTypes[22]
+	mi := &file_rankv1_rank_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1545,7 +1744,7 @@ func (x *Failed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Failed.ProtoReflect.Descriptor instead.
 func (*Failed) Descriptor() ([]byte, []int) {
-	return file_rankv1_rank_proto_rawDescGZIP(), []int{22}
+	return file_rankv1_rank_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Failed) GetText() string {
@@ -1573,7 +1772,7 @@ type GroupFault struct {
 
 func (x *GroupFault) Reset() {
 	*x = GroupFault{}
-	mi := &file_rankv1_rank_proto_msgTypes[23]
+	mi := &file_rankv1_rank_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1585,7 +1784,7 @@ func (x *GroupFault) String() string {
 func (*GroupFault) ProtoMessage() {}
 
 func (x *GroupFault) ProtoReflect() protoreflect.Message {
-	mi := &file_rankv1_rank_proto_msgTypes[23]
+	mi := &file_rankv1_rank_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1598,7 +1797,7 @@ func (x *GroupFault) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GroupFault.ProtoReflect.Descriptor instead.
 func (*GroupFault) Descriptor() ([]byte, []int) {
-	return file_rankv1_rank_proto_rawDescGZIP(), []int{23}
+	return file_rankv1_rank_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *GroupFault) GetGroup() string {
@@ -1619,7 +1818,7 @@ var File_rankv1_rank_proto protoreflect.FileDescriptor
 
 const file_rankv1_rank_proto_rawDesc = "" +
 	"\n" +
-	"\x11rankv1/rank.proto\x12\fweir.rank.v1\x1a\x15pluginv1/plugin.proto\"\xea\x03\n" +
+	"\x11rankv1/rank.proto\x12\fweir.rank.v1\x1a\x15pluginv1/plugin.proto\"\x91\x04\n" +
 	"\bFromRank\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12(\n" +
 	"\x04join\x18\x02 \x01(\v2\x12.weir.rank.v1.JoinH\x00R\x04join\x125\n" +
@@ -1632,8 +1831,9 @@ const file_rankv1_rank_proto_rawDesc = "" +
 	"groupFault\x12.\n" +
 	"\x06cancel\x18\t \x01(\v2\x14.weir.rank.v1.CancelH\x00R\x06cancel\x12+\n" +
 	"\x05alloc\x18\n" +
-	" \x01(\v2\x13.weir.rank.v1.AllocH\x00R\x05allocB\x06\n" +
-	"\x04body\"\x89\x04\n" +
+	" \x01(\v2\x13.weir.rank.v1.AllocH\x00R\x05alloc\x12%\n" +
+	"\x03log\x18\v \x01(\v2\x11.weir.rank.v1.LogH\x00R\x03logB\x06\n" +
+	"\x04body\"\xbc\x04\n" +
 	"\x06ToRank\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12;\n" +
 	"\vgroup_ready\x18\x02 \x01(\v2\x18.weir.rank.v1.GroupReadyH\x00R\n" +
@@ -1647,7 +1847,8 @@ const file_rankv1_rank_proto_rawDesc = "" +
 	"\vgroup_fault\x18\t \x01(\v2\x18.weir.rank.v1.GroupFaultH\x00R\n" +
 	"groupFault\x127\n" +
 	"\tallocated\x18\n" +
-	" \x01(\v2\x17.weir.rank.v1.AllocatedH\x00R\tallocatedB\x06\n" +
+	" \x01(\v2\x17.weir.rank.v1.AllocatedH\x00R\tallocated\x121\n" +
+	"\aconnect\x18\v \x01(\v2\x15.weir.rank.v1.ConnectH\x00R\aconnectB\x06\n" +
 	"\x04body\"\x7f\n" +
 	"\x04Join\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\rR\aversion\x12\x12\n" +
@@ -1675,17 +1876,25 @@ const file_rankv1_rank_proto_rawDesc = "" +
 	"\abackend\x18\x02 \x01(\tR\abackend\x12(\n" +
 	"\x04plan\x18\x03 \x01(\v2\x14.weir.plugin.v1.PlanR\x04plan\x12\x16\n" +
 	"\x06memory\x18\x04 \x01(\bR\x06memory\x12-\n" +
-	"\x06ranges\x18\x05 \x03(\v2\x15.weir.plugin.v1.RangeR\x06ranges\"+\n" +
+	"\x06ranges\x18\x05 \x03(\v2\x15.weir.plugin.v1.RangeR\x06ranges\"]\n" +
+	"\aConnect\x121\n" +
+	"\tinstances\x18\x01 \x03(\v2\x13.weir.rank.v1.PeersR\tinstances\x12\x1f\n" +
+	"\vdeadline_ns\x18\x02 \x01(\x03R\n" +
+	"deadlineNs\"7\n" +
+	"\x05Peers\x12\x1a\n" +
+	"\binstance\x18\x01 \x01(\x04R\binstance\x12\x12\n" +
+	"\x04data\x18\x02 \x03(\fR\x04data\"+\n" +
 	"\bSelfTest\x12\x1f\n" +
 	"\vdeadline_ns\x18\x01 \x01(\x03R\n" +
 	"deadlineNs\"\x81\x01\n" +
 	"\bStepDone\x121\n" +
 	"\boutcomes\x18\x01 \x03(\v2\x15.weir.rank.v1.OutcomeR\boutcomes\x12\"\n" +
 	"\rstart_unix_ns\x18\x02 \x01(\x03R\vstartUnixNs\x12\x1e\n" +
-	"\vend_unix_ns\x18\x03 \x01(\x03R\tendUnixNs\"U\n" +
+	"\vend_unix_ns\x18\x03 \x01(\x03R\tendUnixNs\"i\n" +
 	"\aOutcome\x12\x1a\n" +
 	"\binstance\x18\x01 \x01(\x04R\binstance\x12.\n" +
-	"\x06reason\x18\x02 \x01(\v2\x16.weir.plugin.v1.ReasonR\x06reason\"'\n" +
+	"\x06reason\x18\x02 \x01(\v2\x16.weir.plugin.v1.ReasonR\x06reason\x12\x12\n" +
+	"\x04data\x18\x03 \x01(\fR\x04data\"'\n" +
 	"\aDiscard\x12\x1c\n" +
 	"\tinstances\x18\x01 \x03(\x04R\tinstances\"\x81\x01\n" +
 	"\x06Commit\x12\x14\n" +
@@ -1714,7 +1923,10 @@ const file_rankv1_rank_proto_rawDesc = "" +
 	"\tAllocated\x12\x16\n" +
 	"\x06stride\x18\x01 \x01(\x03R\x06stride\"\"\n" +
 	"\x06Cancel\x12\x18\n" +
-	"\arequest\x18\x01 \x01(\x04R\arequest\"\x1d\n" +
+	"\arequest\x18\x01 \x01(\x04R\arequest\"1\n" +
+	"\x03Log\x12\x16\n" +
+	"\x06source\x18\x01 \x01(\tR\x06source\x12\x12\n" +
+	"\x04text\x18\x02 \x01(\tR\x04text\"\x1d\n" +
 	"\x05Leave\x12\x14\n" +
 	"\x05group\x18\x01 \x01(\tR\x05group\"2\n" +
 	"\x06Failed\x12\x12\n" +
@@ -1737,7 +1949,7 @@ func file_rankv1_rank_proto_rawDescGZIP() []byte {
 	return file_rankv1_rank_proto_rawDescData
 }
 
-var file_rankv1_rank_proto_msgTypes = make([]protoimpl.MessageInfo, 24)
+var file_rankv1_rank_proto_msgTypes = make([]protoimpl.MessageInfo, 27)
 var file_rankv1_rank_proto_goTypes = []any{
 	(*FromRank)(nil),         // 0: weir.rank.v1.FromRank
 	(*ToRank)(nil),           // 1: weir.rank.v1.ToRank
@@ -1747,66 +1959,72 @@ var file_rankv1_rank_proto_goTypes = []any{
 	(*Resolve)(nil),          // 5: weir.rank.v1.Resolve
 	(*Prepare)(nil),          // 6: weir.rank.v1.Prepare
 	(*Instance)(nil),         // 7: weir.rank.v1.Instance
-	(*SelfTest)(nil),         // 8: weir.rank.v1.SelfTest
-	(*StepDone)(nil),         // 9: weir.rank.v1.StepDone
-	(*Outcome)(nil),          // 10: weir.rank.v1.Outcome
-	(*Discard)(nil),          // 11: weir.rank.v1.Discard
-	(*Commit)(nil),           // 12: weir.rank.v1.Commit
-	(*Segment)(nil),          // 13: weir.rank.v1.Segment
-	(*Choice)(nil),           // 14: weir.rank.v1.Choice
-	(*Answer)(nil),           // 15: weir.rank.v1.Answer
-	(*Exchange)(nil),         // 16: weir.rank.v1.Exchange
-	(*Exchanged)(nil),        // 17: weir.rank.v1.Exchanged
-	(*Alloc)(nil),            // 18: weir.rank.v1.Alloc
-	(*Allocated)(nil),        // 19: weir.rank.v1.Allocated
-	(*Cancel)(nil),           // 20: weir.rank.v1.Cancel
-	(*Leave)(nil),            // 21: weir.rank.v1.Leave
-	(*Failed)(nil),           // 22: weir.rank.v1.Failed
-	(*GroupFault)(nil),       // 23: weir.rank.v1.GroupFault
-	(*pluginv1.Rank)(nil),    // 24: weir.plugin.v1.Rank
-	(*pluginv1.Group)(nil),   // 25: weir.plugin.v1.Group
-	(*pluginv1.Class)(nil),   // 26: weir.plugin.v1.Class
-	(*pluginv1.Plan)(nil),    // 27: weir.plugin.v1.Plan
-	(*pluginv1.Range)(nil),   // 28: weir.plugin.v1.Range
-	(*pluginv1.Reason)(nil),  // 29: weir.plugin.v1.Reason
-	(*pluginv1.Verdict)(nil), // 30: weir.plugin.v1.Verdict
+	(*Connect)(nil),          // 8: weir.rank.v1.Connect
+	(*Peers)(nil),            // 9: weir.rank.v1.Peers
+	(*SelfTest)(nil),         // 10: weir.rank.v1.SelfTest
+	(*StepDone)(nil),         // 11: weir.rank.v1.StepDone
+	(*Outcome)(nil),          // 12: weir.rank.v1.Outcome
+	(*Discard)(nil),          // 13: weir.rank.v1.Discard
+	(*Commit)(nil),           // 14: weir.rank.v1.Commit
+	(*Segment)(nil),          // 15: weir.rank.v1.Segment
+	(*Choice)(nil),           // 16: weir.rank.v1.Choice
+	(*Answer)(nil),           // 17: weir.rank.v1.Answer
+	(*Exchange)(nil),         // 18: weir.rank.v1.Exchange
+	(*Exchanged)(nil),        // 19: weir.rank.v1.Exchanged
+	(*Alloc)(nil),            // 20: weir.rank.v1.Alloc
+	(*Allocated)(nil),        // 21: weir.rank.v1.Allocated
+	(*Cancel)(nil),           // 22: weir.rank.v1.Cancel
+	(*Log)(nil),              // 23: weir.rank.v1.Log
+	(*Leave)(nil),            // 24: weir.rank.v1.Leave
+	(*Failed)(nil),           // 25: weir.rank.v1.Failed
+	(*GroupFault)(nil),       // 26: weir.rank.v1.GroupFault
+	(*pluginv1.Rank)(nil),    // 27: weir.plugin.v1.Rank
+	(*pluginv1.Group)(nil),   // 28: weir.plugin.v1.Group
+	(*pluginv1.Class)(nil),   // 29: weir.plugin.v1.Class
+	(*pluginv1.Plan)(nil),    // 30: weir.plugin.v1.Plan
+	(*pluginv1.Range)(nil),   // 31: weir.plugin.v1.Range
+	(*pluginv1.Reason)(nil),  // 32: weir.plugin.v1.Reason
+	(*pluginv1.Verdict)(nil), // 33: weir.plugin.v1.Verdict
 }
 var file_rankv1_rank_proto_depIdxs = []int32{
 	2,  // 0: weir.rank.v1.FromRank.join:type_name -> weir.rank.v1.Join
 	3,  // 1: weir.rank.v1.FromRank.new_group:type_name -> weir.rank.v1.NewGroup
 	5,  // 2: weir.rank.v1.FromRank.resolve:type_name -> weir.rank.v1.Resolve
-	9,  // 3: weir.rank.v1.FromRank.step_done:type_name -> weir.rank.v1.StepDone
-	16, // 4: weir.rank.v1.FromRank.exchange:type_name -> weir.rank.v1.Exchange
-	21, // 5: weir.rank.v1.FromRank.leave:type_name -> weir.rank.v1.Leave
-	23, // 6: weir.rank.v1.FromRank.group_fault:type_name -> weir.rank.v1.GroupFault
-	20, // 7: weir.rank.v1.FromRank.cancel:type_name -> weir.rank.v1.Cancel
-	18, // 8: weir.rank.v1.FromRank.alloc:type_name -> weir.rank.v1.Alloc
-	4,  // 9: weir.rank.v1.ToRank.group_ready:type_name -> weir.rank.v1.GroupReady
-	6,  // 10: weir.rank.v1.ToRank.prepare:type_name -> weir.rank.v1.Prepare
-	8,  // 11: weir.rank.v1.ToRank.self_test:type_name -> weir.rank.v1.SelfTest
-	11, // 12: weir.rank.v1.ToRank.discard:type_name -> weir.rank.v1.Discard
-	12, // 13: weir.rank.v1.ToRank.commit:type_name -> weir.rank.v1.Commit
-	17, // 14: weir.rank.v1.ToRank.exchanged:type_name -> weir.rank.v1.Exchanged
-	22, // 15: weir.rank.v1.ToRank.failed:type_name -> weir.rank.v1.Failed
-	23, // 16: weir.rank.v1.ToRank.group_fault:type_name -> weir.rank.v1.GroupFault
-	19, // 17: weir.rank.v1.ToRank.allocated:type_name -> weir.rank.v1.Allocated
-	24, // 18: weir.rank.v1.Join.facts:type_name -> weir.plugin.v1.Rank
-	25, // 19: weir.rank.v1.GroupReady.facts:type_name -> weir.plugin.v1.Group
-	26, // 20: weir.rank.v1.Resolve.class:type_name -> weir.plugin.v1.Class
-	7,  // 21: weir.rank.v1.Prepare.instances:type_name -> weir.rank.v1.Instance
-	27, // 22: weir.rank.v1.Instance.plan:type_name -> weir.plugin.v1.Plan
-	28, // 23: weir.rank.v1.Instance.ranges:type_name -> weir.plugin.v1.Range
-	10, // 24: weir.rank.v1.StepDone.outcomes:type_name -> weir.rank.v1.Outcome
-	29, // 25: weir.rank.v1.Outcome.reason:type_name -> weir.plugin.v1.Reason
-	13, // 26: weir.rank.v1.Commit.segments:type_name -> weir.rank.v1.Segment
-	15, // 27: weir.rank.v1.Commit.answers:type_name -> weir.rank.v1.Answer
-	14, // 28: weir.rank.v1.Segment.choices:type_name -> weir.rank.v1.Choice
-	30, // 29: weir.rank.v1.Answer.verdict:type_name -> weir.plugin.v1.Verdict
-	30, // [30:30] is the sub-list for method output_type
-	30, // [30:30] is the sub-list for method input_type
-	30, // [30:30] is the sub-list for extension type_name
-	30, // [30:30] is the sub-list for extension extendee
-	0,  // [0:30] is the sub-list for field type_name
+	11, // 3: weir.rank.v1.FromRank.step_done:type_name -> weir.rank.v1.StepDone
+	18, // 4: weir.rank.v1.FromRank.exchange:type_name -> weir.rank.v1.Exchange
+	24, // 5: weir.rank.v1.FromRank.leave:type_name -> weir.rank.v1.Leave
+	26, // 6: weir.rank.v1.FromRank.group_fault:type_name -> weir.rank.v1.GroupFault
+	22, // 7: weir.rank.v1.FromRank.cancel:type_name -> weir.rank.v1.Cancel
+	20, // 8: weir.rank.v1.FromRank.alloc:type_name -> weir.rank.v1.Alloc
+	23, // 9: weir.rank.v1.FromRank.log:type_name -> weir.rank.v1.Log
+	4,  // 10: weir.rank.v1.ToRank.group_ready:type_name -> weir.rank.v1.GroupReady
+	6,  // 11: weir.rank.v1.ToRank.prepare:type_name -> weir.rank.v1.Prepare
+	10, // 12: weir.rank.v1.ToRank.self_test:type_name -> weir.rank.v1.SelfTest
+	13, // 13: weir.rank.v1.ToRank.discard:type_name -> weir.rank.v1.Discard
+	14, // 14: weir.rank.v1.ToRank.commit:type_name -> weir.rank.v1.Commit
+	19, // 15: weir.rank.v1.ToRank.exchanged:type_name -> weir.rank.v1.Exchanged
+	25, // 16: weir.rank.v1.ToRank.failed:type_name -> weir.rank.v1.Failed
+	26, // 17: weir.rank.v1.ToRank.group_fault:type_name -> weir.rank.v1.GroupFault
+	21, // 18: weir.rank.v1.ToRank.allocated:type_name -> weir.rank.v1.Allocated
+	8,  // 19: weir.rank.v1.ToRank.connect:type_name -> weir.rank.v1.Connect
+	27, // 20: weir.rank.v1.Join.facts:type_name -> weir.plugin.v1.Rank
+	28, // 21: weir.rank.v1.GroupReady.facts:type_name -> weir.plugin.v1.Group
+	29, // 22: weir.rank.v1.Resolve.class:type_name -> weir.plugin.v1.Class
+	7,  // 23: weir.rank.v1.Prepare.instances:type_name -> weir.rank.v1.Instance
+	30, // 24: weir.rank.v1.Instance.plan:type_name -> weir.plugin.v1.Plan
+	31, // 25: weir.rank.v1.Instance.ranges:type_name -> weir.plugin.v1.Range
+	9,  // 26: weir.rank.v1.Connect.instances:type_name -> weir.rank.v1.Peers
+	12, // 27: weir.rank.v1.StepDone.outcomes:type_name -> weir.rank.v1.Outcome
+	32, // 28: weir.rank.v1.Outcome.reason:type_name -> weir.plugin.v1.Reason
+	15, // 29: weir.rank.v1.Commit.segments:type_name -> weir.rank.v1.Segment
+	17, // 30: weir.rank.v1.Commit.answers:type_name -> weir.rank.v1.Answer
+	16, // 31: weir.rank.v1.Segment.choices:type_name -> weir.rank.v1.Choice
+	33, // 32: weir.rank.v1.Answer.verdict:type_name -> weir.plugin.v1.Verdict
+	33, // [33:33] is the sub-list for method output_type
+	33, // [33:33] is the sub-list for method input_type
+	33, // [33:33] is the sub-list for extension type_name
+	33, // [33:33] is the sub-list for extension extendee
+	0,  // [0:33] is the sub-list for field type_name
 }
 
 func init() { file_rankv1_rank_proto_init() }
@@ -1824,6 +2042,7 @@ func file_rankv1_rank_proto_init() {
 		(*FromRank_GroupFault)(nil),
 		(*FromRank_Cancel)(nil),
 		(*FromRank_Alloc)(nil),
+		(*FromRank_Log)(nil),
 	}
 	file_rankv1_rank_proto_msgTypes[1].OneofWrappers = []any{
 		(*ToRank_GroupReady)(nil),
@@ -1835,6 +2054,7 @@ func file_rankv1_rank_proto_init() {
 		(*ToRank_Failed)(nil),
 		(*ToRank_GroupFault)(nil),
 		(*ToRank_Allocated)(nil),
+		(*ToRank_Connect)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -1842,7 +2062,7 @@ func file_rankv1_rank_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_rankv1_rank_proto_rawDesc), len(file_rankv1_rank_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   24,
+			NumMessages:   27,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

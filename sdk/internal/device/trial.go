@@ -1,0 +1,121 @@
+package device
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/weir-project/weir/sdk/native/cuda"
+)
+
+// Enqueue puts an all-reduce of device memory on a stream.
+type Enqueue func(dst, src cuda.Pointer, bytes int64, s cuda.Stream) error
+
+// Trial makes all-reduces of host memory by way of the device, as a self-test does.
+type Trial struct {
+	Device   *Device
+	Enqueue  Enqueue
+	Captured bool         // run each from a graph
+	Deadline time.Time    // for all of them
+	Stopped  func() error // asked while waiting; an error ends the wait. May be nil
+
+	// Where the buffers come from; nil: device memory of the rank's own.
+	Alloc func(bytes int64) (cuda.Pointer, error)
+	Free  func(cuda.Pointer) error
+
+	in, out cuda.Pointer
+}
+
+// Run makes one, of at most as many bytes as were reserved. dst and src are the same slice or disjoint.
+func (t *Trial) Run(dst, src []byte) error {
+	d := t.Device
+	return d.Do(func() error {
+		in := t.in
+		if &dst[0] == &src[0] {
+			in = t.out
+		}
+		s, bytes := d.stream, int64(len(src))
+		if err := errors.Join(d.API.ToDeviceAsync(t.out, dst, s), d.API.ToDeviceAsync(in, src, s), t.wait()); err != nil {
+			return err
+		}
+		if err := t.once(func() error { return t.Enqueue(t.out, in, bytes, s) }); err != nil {
+			return err
+		}
+		return errors.Join(d.API.ToHostAsync(dst, t.out, s), d.API.ToHostAsync(src, in, s), t.wait())
+	})
+}
+
+// once has the stream do what f enqueues, and waits for it.
+func (t *Trial) once(f func() error) error {
+	d := t.Device
+	if !t.Captured {
+		if err := f(); err != nil {
+			return err
+		}
+		return t.wait()
+	}
+	if err := d.API.BeginCapture(d.stream, cuda.CaptureThreadLocal); err != nil {
+		return err
+	}
+	err := f()
+	g, e := d.API.EndCapture(d.stream)
+	if err = errors.Join(err, e); err != nil {
+		return fmt.Errorf("capture: %w", err)
+	}
+	defer d.API.DestroyGraph(g)
+	x, err := d.API.Instantiate(g)
+	if err != nil {
+		return fmt.Errorf("capture: %w", err)
+	}
+	defer d.API.DestroyExec(x)
+	if err := d.API.Launch(x, d.stream); err != nil {
+		return err
+	}
+	return t.wait()
+}
+
+func (t *Trial) wait() error { return t.Device.Wait(t.Device.stream, t.Deadline, t.Stopped) }
+
+// Wait waits until a stream's work is done, without a call that cannot be given up. stopped may be nil.
+func (d *Device) Wait(s cuda.Stream, deadline time.Time, stopped func() error) error {
+	for nap := time.Microsecond; ; nap = min(2*nap, time.Millisecond) {
+		done, err := d.API.StreamDone(s)
+		switch {
+		case err != nil || done:
+			return err
+		case time.Now().After(deadline):
+			return errors.New("the device did not finish before the deadline")
+		case stopped != nil:
+			if err := stopped(); err != nil {
+				return err
+			}
+		}
+		time.Sleep(nap)
+	}
+}
+
+// Reserve takes memory for calls of up to so many bytes. It comes before the first: later, a peer's call may be running
+// on the same device, which freeing memory waits for.
+func (t *Trial) Reserve(bytes int64) error {
+	if t.Alloc == nil {
+		t.Alloc, t.Free = t.Device.API.Alloc, t.Device.API.Free
+	}
+	return t.Device.Do(func() (err error) {
+		if t.in, err = t.Alloc(bytes); err == nil {
+			t.out, err = t.Alloc(bytes)
+		}
+		return err
+	})
+}
+
+func (t *Trial) free() {
+	for _, p := range []*cuda.Pointer{&t.in, &t.out} {
+		if *p != 0 {
+			_ = t.Free(*p)
+		}
+		*p = 0
+	}
+}
+
+// Close frees the buffers, which waits for the device: not after a Run that failed, whose work may never end.
+func (t *Trial) Close() error { return t.Device.Do(func() error { t.free(); return nil }) }

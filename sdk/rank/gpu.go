@@ -1,0 +1,173 @@
+package rank
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/weir-project/weir/core/collective"
+	"github.com/weir-project/weir/sdk/internal/device"
+	"github.com/weir-project/weir/sdk/internal/exec"
+	"github.com/weir-project/weir/sdk/native/nccl"
+	"github.com/weir-project/weir/sdk/proto/rankv1"
+)
+
+// gpu is the device that a process joined with. A nil one is none.
+type gpu struct {
+	device *device.Device
+
+	mu     sync.Mutex
+	stop   chan struct{} // closed to end the watch; nil if none runs
+	ended  chan struct{}
+	closed bool
+}
+
+// openGPU opens a device and adds to a rank's facts what it knows of it.
+func openGPU(name string, rank int, facts *collective.Rank) (*gpu, error) {
+	d, err := device.Open(name, rank)
+	if err != nil {
+		return nil, err
+	}
+	facts.Device, facts.Driver = &d.Info, d.Driver
+	if facts.Libraries, err = nccl.Loaded(); err != nil {
+		_ = d.Close()
+		return nil, err
+	}
+	return &gpu{device: d}, nil
+}
+
+func (g *gpu) close() {
+	if g == nil {
+		return
+	}
+	g.mu.Lock()
+	stop, first := g.stop, !g.closed
+	g.stop, g.closed = nil, true
+	g.mu.Unlock()
+	if stop != nil {
+		close(stop)
+		<-g.ended
+	}
+	if first {
+		_ = g.device.Close() // the process's own users of the context keep it
+	}
+}
+
+// watchEvery is how often communicators are looked at: soon enough that a failure is known well within a second.
+const watchEvery = 20 * time.Millisecond
+
+// watch looks after the communicators of all of a session's groups from one goroutine, from the first on.
+func (g *gpu) watch(s *Session) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.stop != nil || g.closed {
+		return
+	}
+	stop, ended := make(chan struct{}), make(chan struct{})
+	g.stop, g.ended = stop, ended
+	go func() {
+		defer close(ended)
+		tick := time.NewTicker(watchEvery)
+		defer tick.Stop()
+		for {
+			select {
+			case <-stop:
+				return
+			case now := <-tick.C:
+				for _, group := range s.allGroups() {
+					group.watchDevice(now)
+				}
+			}
+		}
+	}()
+}
+
+// messages has what NCCL writes in this process go to the agent's log.
+func (s *Session) messages() error {
+	return exec.Messages(func(text string) {
+		m := &rankv1.Log{Source: "nccl", Text: strings.ToValidUTF8(text, "\uFFFD")}
+		_ = s.conn.Send(&rankv1.FromRank{Body: &rankv1.FromRank_Log{Log: m}}) // an agent that is gone keeps no log
+	})
+}
+
+// deviceWatch is what watchDevice remembers of a group.
+type deviceWatch struct {
+	number uint64    // call at which a peer was first seen to be behind
+	since  time.Time // when
+}
+
+// watchDevice looks for what a call on a stream cannot report: an error of the library after the call had returned, ranks
+// that disagree, a rank that does not come. A group that has failed has its communicators aborted, so that nothing on the
+// device waits for ever.
+func (g *Group) watchDevice(now time.Time) {
+	g.mu.Lock()
+	libraries := make([]*exec.Library, 0, len(g.libraries))
+	for _, l := range g.libraries {
+		libraries = append(libraries, l.library)
+	}
+	closed := g.closed
+	g.mu.Unlock()
+	if len(libraries) == 0 || closed {
+		return
+	}
+	if g.dead.Load() == nil {
+		for _, l := range libraries {
+			if err := l.AsyncError(); err != nil {
+				_ = g.broken(g.board.Begun(g.rank).Number, fmt.Errorf("rank %d: %s: %w", g.rank, l.Path(), err))
+			}
+		}
+		g.compare(now)
+	}
+	if g.dead.Load() != nil {
+		for _, l := range libraries {
+			l.Abort()
+		}
+	}
+}
+
+// compare looks at what the peers have called last.
+func (g *Group) compare(now time.Time) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.closed {
+		return
+	}
+	own := g.board.Begun(g.rank)
+	if own.Number == 0 || own.Class.Memory != collective.CUDA || own.Rejected {
+		return
+	}
+	behind := -1
+	for rank := range g.ranks {
+		peer := g.board.Begun(rank)
+		captured := peer.Class.Captured
+		peer.Class.Captured = own.Class.Captured // a call is published before it is known whether it is captured
+		switch {
+		case rank == g.rank:
+		case peer.Number == own.Number && (peer.Rejected || peer.Class != own.Class || peer.Bytes != own.Bytes),
+			peer.Refused == own.Number && own.Refused != own.Number:
+			g.brokenLater(own.Number, &exec.Mismatch{Rank: rank})
+			return
+		case peer.State == rankv1.Left && peer.Number < own.Number:
+			g.brokenLater(own.Number, fmt.Errorf("rank %d has left the group; %s", rank, g.did(g.rank)))
+			return
+		case peer.Number < own.Number, peer.Number == own.Number && captured != own.Class.Captured:
+			behind = rank
+		}
+	}
+	switch {
+	case behind < 0:
+		g.watched = deviceWatch{}
+	case g.watched.number != own.Number:
+		g.watched = deviceWatch{own.Number, now}
+	case now.Sub(g.watched.since) > g.deadline:
+		g.brokenLater(own.Number, &exec.Late{Rank: behind})
+	}
+}
+
+// brokenLater is broken for a caller that holds g.mu.
+func (g *Group) brokenLater(number uint64, err error) {
+	g.mu.Unlock()
+	defer g.mu.Lock()
+	_ = g.broken(number, err)
+}

@@ -1,0 +1,296 @@
+// A library with the NCCL ABI on host memory, whose ranks are threads or processes that meet in a shared file named by the
+// unique id. Its environment:
+//   FAKE_NCCL_VERSION   version code (22809)
+//   FAKE_NCCL_FAIL      FUNCTION:RESULT[:RANK] makes a function fail, such as ncclCommInitRank:2:1
+//   FAKE_NCCL_HANG      FUNCTION[:RANK] makes a function never return, not even when aborted
+//   FAKE_NCCL_CRASH     FUNCTION[:RANK] makes a function end the process
+//   FAKE_NCCL_ASYNC     RESULT[:RANK] is the asynchronous error after the first hundred all-reduces
+//   FAKE_NCCL_WRONG     rank that gets a wrong sum
+//   FAKE_NCCL_SHARE     0: refuse two ranks on one device, as NCCL before 2.30 does within a host (NCCL_HOSTID counts)
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <math.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+enum { SUCCESS, CUDA_ERROR, SYSTEM_ERROR, INTERNAL_ERROR, INVALID_ARGUMENT, INVALID_USAGE, REMOTE_ERROR };
+#define SLOT (1 << 20)
+#define MAXRANKS 16
+typedef struct { char bytes[128]; } id;
+typedef struct {
+	int arrived, generation, joined, dead;
+	char hosts[MAXRANKS][64];
+	void *contexts[MAXRANKS];
+	char slots[MAXRANKS][SLOT];
+} meeting;
+typedef struct { meeting *m; int rank, world, aborted, calls, graphs; } comm;
+typedef struct { comm *c; const char *src; char *dst; size_t n; int type, op; } call;
+
+static char last[256];
+static __thread int on_stream;
+
+static void message(int rank, const char *level, const char *text) {
+	const char *debug = getenv("NCCL_DEBUG"), *path = getenv("NCCL_DEBUG_FILE");
+	if (!debug || (strcmp(level, "WARN") && strcmp(debug, "INFO"))) return;
+	FILE *f = path && *path ? fopen(path, "w") : stdout;
+	if (!f) return;
+	fprintf(f, "fakehost:%d [%d] NCCL %s %s\n", getpid(), rank, level, text);
+	if (f == stdout) fflush(f); else fclose(f);
+}
+static void say(int rank, const char *text) {
+	snprintf(last, sizeof last, "%s", text);
+	message(rank, "WARN", text);
+}
+// asked compares "FUNCTION[:…][:RANK]" of a variable with a call; result gets the number after the function.
+static int asked(const char *variable, const char *function, int rank, int *result) {
+	const char *s = getenv(variable);
+	size_t n = strlen(function);
+	if (!s || strncmp(s, function, n) || (s[n] && s[n] != ':')) return 0;
+	s += n;
+	if (result && *s == ':') *result = strtol(s + 1, (char **)&s, 10);
+	return *s != ':' || atoi(s + 1) == rank || rank < 0;
+}
+static int trouble(const char *function, int rank) {
+	int result = 0;
+	if (asked("FAKE_NCCL_CRASH", function, rank, 0)) abort();
+	if (asked("FAKE_NCCL_HANG", function, rank, 0)) for (;;) pause();
+	if (!asked("FAKE_NCCL_FAIL", function, rank, &result)) return 0;
+	char text[128];
+	snprintf(text, sizeof text, "%s fails on request", function);
+	say(rank, text);
+	return result;
+}
+
+int ncclGetVersion(int *v) {
+	const char *s = getenv("FAKE_NCCL_VERSION");
+	*v = s && *s ? atoi(s) : 22809;
+	return trouble("ncclGetVersion", -1);
+}
+const char *ncclGetErrorString(int r) {
+	static const char *names[] = {"no error", "unhandled cuda error", "unhandled system error", "internal error", "invalid argument", "invalid usage", "remote process exited or there was a network error"};
+	return r >= 0 && r < 7 ? names[r] : "unknown result code";
+}
+const char *ncclGetLastError(void *c) { (void)c; return last; }
+int ncclGetUniqueId(id *out) {
+	static int made;
+	int r = trouble("ncclGetUniqueId", 0);
+	if (r) return r;
+	memset(out, 0, sizeof *out);
+	snprintf(out->bytes, sizeof out->bytes, "/dev/shm/weir-fake-nccl-%d-%ld-%d", getpid(), (long)(uintptr_t)last, __atomic_fetch_add(&made, 1, __ATOMIC_SEQ_CST));
+	int fd = open(out->bytes, O_RDWR | O_CREAT | O_EXCL, 0600);
+	if (fd < 0 || ftruncate(fd, sizeof(meeting))) { say(0, "no shared memory"); return SYSTEM_ERROR; }
+	close(fd);
+	return SUCCESS;
+}
+
+// meet waits until all ranks have come; it gives up when this rank aborts or a peer has.
+static int meet(comm *c) {
+	meeting *m = c->m;
+	int generation = __atomic_load_n(&m->generation, __ATOMIC_SEQ_CST);
+	if (__atomic_add_fetch(&m->arrived, 1, __ATOMIC_SEQ_CST) == c->world) {
+		__atomic_store_n(&m->arrived, 0, __ATOMIC_SEQ_CST);
+		__atomic_add_fetch(&m->generation, 1, __ATOMIC_SEQ_CST);
+		return 0;
+	}
+	for (int i = 0; __atomic_load_n(&m->generation, __ATOMIC_SEQ_CST) == generation; i++) {
+		if (__atomic_load_n(&c->aborted, __ATOMIC_SEQ_CST)) return 1;
+		if (i < 1000) sched_yield(); else usleep(200);
+	}
+	return 0;
+}
+
+static void *current(void) {
+	void *cuda = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD), *c = 0;
+	int (*get)(void **) = cuda ? (int (*)(void **))dlsym(cuda, "cuCtxGetCurrent") : 0;
+	if (get) get(&c);
+	return c;
+}
+static int begin(comm **out, int world, const id *i, int rank) {
+	int r = trouble("ncclCommInitRank", rank);
+	if (r) return r;
+	if (world > MAXRANKS || rank < 0 || rank >= world) return INVALID_ARGUMENT;
+	int fd = open(i->bytes, O_RDWR);
+	if (fd < 0) { say(rank, "nobody made the unique id"); return SYSTEM_ERROR; }
+	comm *c = calloc(1, sizeof *c);
+	*c = (comm){.m = mmap(0, sizeof(meeting), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0), .rank = rank, .world = world};
+	close(fd);
+	const char *host = getenv("NCCL_HOSTID");
+	snprintf(c->m->hosts[rank], 64, "%s", host ? host : "here");
+	c->m->contexts[rank] = current();
+	meet(c);
+	if (rank == 0) unlink(i->bytes);
+	message(rank, "INFO", "Init COMPLETE");
+	const char *share = getenv("FAKE_NCCL_SHARE");
+	int refuse = 0;
+	for (int a = 0; share && !strcmp(share, "0") && a < world; a++)
+		for (int b = 0; b < a; b++)
+			if (c->m->contexts[a] == c->m->contexts[b] && !strcmp(c->m->hosts[a], c->m->hosts[b])) refuse = 1;
+	meet(c);
+	if (refuse) { say(rank, "Duplicate GPU detected"); return INVALID_USAGE; }
+	*out = c;
+	return SUCCESS;
+}
+#ifndef NO_SCALABLE
+int ncclCommInitRankScalable(comm **c, int world, int rank, int ids, id *i, void *config) { (void)ids; (void)config; return begin(c, world, i, rank); }
+#endif
+#ifndef NO_CONFIG
+int ncclCommInitRankConfig(comm **c, int world, id i, int rank, void *config) { return config ? INVALID_ARGUMENT : begin(c, world, &i, rank); }
+#endif
+int ncclCommInitRank(comm **c, int world, id i, int rank) { return begin(c, world, &i, rank); }
+int ncclCommGetAsyncError(comm *c, int *result) {
+	const char *s = getenv("FAKE_NCCL_ASYNC");
+	*result = SUCCESS;
+	if (s && c->calls > 100) {
+		const char *rank = strchr(s, ':');
+		if (!rank || atoi(rank + 1) == c->rank) { *result = atoi(s); say(c->rank, "asynchronous error on request"); }
+	}
+	return trouble("ncclCommGetAsyncError", c->rank);
+}
+int ncclCommAbort(comm *c) { __atomic_store_n(&c->aborted, 1, __ATOMIC_SEQ_CST); return trouble("ncclCommAbort", c->rank); }
+int ncclCommFinalize(comm *c) { return trouble("ncclCommFinalize", c->rank); }
+int ncclCommDestroy(comm *c) { return trouble("ncclCommDestroy", c->rank); }
+
+static const int sizes[] = {1, 1, 4, 4, 8, 8, 2, 4, 8, 2};
+static double half(uint16_t h) {
+	int e = h >> 10 & 31, f = h & 1023;
+	double v = e == 0 ? ldexp(f, -24) : e == 31 ? (f ? NAN : INFINITY) : ldexp(f + 1024, e - 25);
+	return h >> 15 ? -v : v;
+}
+static uint16_t to_half(double d) {
+	uint16_t sign = signbit(d) ? 0x8000 : 0;
+	d = fabs(d);
+	if (isnan(d)) return sign | 0x7e00;
+	if (d >= 65520) return sign | 0x7c00;
+	int e;
+	frexp(d, &e);
+	if (d < ldexp(1, -14)) return sign | (uint16_t)nearbyint(ldexp(d, 24));
+	uint32_t v = (uint32_t)nearbyint(ldexp(d, 11 - e));
+	return sign | (uint16_t)(((e + 14) << 10) + (v - 1024));
+}
+static double brain(uint16_t b) { uint32_t u = (uint32_t)b << 16; float f; memcpy(&f, &u, 4); return f; }
+static uint16_t to_brain(double d) {
+	float f = d; uint32_t u; memcpy(&u, &f, 4);
+	if (isnan(d)) return 0x7fc0;
+	return (u + 0x7fff + (u >> 16 & 1)) >> 16;
+}
+static double get(const char *p, int type, size_t i) {
+	switch (type) {
+	case 6: return half(((uint16_t *)p)[i]);
+	case 7: return ((float *)p)[i];
+	case 8: return ((double *)p)[i];
+	}
+	return brain(((uint16_t *)p)[i]);
+}
+static void put(char *p, int type, size_t i, double v) {
+	switch (type) {
+	case 6: ((uint16_t *)p)[i] = to_half(v); break;
+	case 7: ((float *)p)[i] = v; break;
+	case 8: ((double *)p)[i] = v; break;
+	default: ((uint16_t *)p)[i] = to_brain(v);
+	}
+}
+static int64_t get_int(const char *p, int type, size_t i) {
+	switch (type) {
+	case 0: return ((int8_t *)p)[i];
+	case 1: return ((uint8_t *)p)[i];
+	case 2: return ((int32_t *)p)[i];
+	}
+	return ((int64_t *)p)[i];
+}
+static void put_int(char *p, int type, size_t i, int64_t v) {
+	switch (type) {
+	case 0: ((int8_t *)p)[i] = v; break;
+	case 1: ((uint8_t *)p)[i] = v; break;
+	case 2: ((int32_t *)p)[i] = v; break;
+	default: ((int64_t *)p)[i] = v;
+	}
+}
+static void reduce(const call *k, char *out, size_t n) {
+	comm *c = k->c;
+	for (size_t i = 0; i < n; i++) {
+		if (k->type >= 6) {
+			double v = get(c->m->slots[0], k->type, i);
+			for (int r = 1; r < c->world; r++) {
+				double w = get(c->m->slots[r], k->type, i);
+				switch (k->op) {
+				case 1: v *= w; break;
+				case 2: v = fmax(v, w); break;
+				case 3: v = fmin(v, w); break;
+				default: v += w;
+				}
+			}
+			put(out, k->type, i, k->op == 4 ? v / c->world : v);
+			continue;
+		}
+		int64_t v = get_int(c->m->slots[0], k->type, i);
+		for (int r = 1; r < c->world; r++) {
+			int64_t w = get_int(c->m->slots[r], k->type, i);
+			switch (k->op) {
+			case 1: v = (uint64_t)v * (uint64_t)w; break;
+			case 2: v = v > w ? v : w; break;
+			case 3: v = v < w ? v : w; break;
+			default: v = (uint64_t)v + (uint64_t)w;
+			}
+		}
+		if (k->op == 4) { put_int(out, k->type, i, v); v = get_int(out, k->type, i) / c->world; }
+		put_int(out, k->type, i, v);
+	}
+}
+// run is the collective's kernel: it works on the stream's thread and leaves when the communicator is aborted.
+static void run(void *argument) {
+	call *k = argument;
+	comm *c = k->c;
+	size_t size = sizes[k->type], step = SLOT / size;
+	on_stream = 1;
+	for (size_t at = 0; at < k->n; at += step) {
+		size_t n = k->n - at < step ? k->n - at : step;
+		memcpy(c->m->slots[c->rank], k->src + at * size, n * size);
+		if (meet(c)) return;
+		reduce(k, k->dst + at * size, n);
+		if (meet(c)) return;
+	}
+	const char *wrong = getenv("FAKE_NCCL_WRONG");
+	if (wrong && atoi(wrong) == c->rank && k->n) k->dst[0] ^= 1;
+}
+#ifndef NO_ALLREDUCE
+int ncclAllReduce(const void *src, void *dst, size_t n, int type, int op, comm *c, void *stream) {
+	int r = trouble("ncclAllReduce", c->rank);
+	if (r) return r;
+	if (type < 0 || type > 9 || op < 0 || op > 4) { say(c->rank, "no such type or op"); return INVALID_ARGUMENT; }
+	static int (*launch)(void *, void (*)(void *), void *);
+	if (!launch) {
+		void *cuda = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
+		if (cuda) launch = (int (*)(void *, void (*)(void *), void *))dlsym(cuda, "fakeLaunch");
+	}
+	call *k = malloc(sizeof *k); // kept: a graph may run it again
+	*k = (call){c, src, dst, n, type, op};
+	c->calls++;
+	if (!launch) { run(k); return SUCCESS; }
+	if (launch(stream, run, k)) { say(c->rank, "Cuda failure"); return CUDA_ERROR; }
+	return SUCCESS;
+}
+#endif
+#ifndef NO_WINDOWS
+static void *driver(const char *name) { return dlsym(dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD), name); }
+int ncclMemAlloc(void **p, size_t n) {
+	int r = trouble("ncclMemAlloc", -1);
+	return r ? r : ((int (*)(void **, size_t))driver("cuMemAlloc_v2"))(p, n) ? CUDA_ERROR : SUCCESS;
+}
+int ncclMemFree(void *p) { return ((int (*)(void *))driver("cuMemFree_v2"))(p) ? CUDA_ERROR : SUCCESS; }
+int ncclCommWindowRegister(comm *c, void *p, size_t n, void **window, int flags) {
+	(void)n; (void)flags;
+	int r = trouble("ncclCommWindowRegister", c->rank);
+	if (!r && meet(c)) r = INTERNAL_ERROR;
+	const char *none = getenv("FAKE_NCCL_NO_WINDOW");
+	*window = r || none ? 0 : p;
+	return r;
+}
+int ncclCommWindowDeregister(comm *c, void *window) { (void)c; (void)window; return SUCCESS; }
+#endif
