@@ -31,9 +31,24 @@ func (s source) fail(offset int, text string) *Error {
 func decode(text []byte) source {
 	d := decoder{in: text, mail: bytes.Contains(text, []byte("=09")) || bytes.Contains(text, []byte("=3D")), marked: bytes.Count(text, []byte("$\n")) > 2, source: source{text: make([]byte, 0, len(text)), at: make([]int32, 0, len(text)), orig: text}}
 	for d.i < len(d.in) {
-		d.step()
+		if !d.ordinary() {
+			d.step()
+		}
 	}
 	return d.source
+}
+
+// ordinary copies the characters that stand for themselves up to the next that may not; false if there is none.
+func (d *decoder) ordinary() bool {
+	n := d.i
+	for n < len(d.in) && (d.in[n] >= ' ' && d.in[n] < 0x7f && strings.IndexByte(`\^[=$&<`, d.in[n]) < 0 || d.in[n] == '\t' || d.in[n] == '\n') {
+		d.at = append(d.at, int32(n))
+		n++
+	}
+	d.text = append(d.text, d.in[d.i:n]...)
+	done := n > d.i
+	d.i = n
+	return done
 }
 
 type decoder struct {
@@ -135,6 +150,10 @@ var spelled = []struct{ from, to string }{
 }
 
 func (d *decoder) escape(rest []byte) {
+	if rest[0] == 0x1b || rest[0] == '[' {
+		d.bare(rest)
+		return
+	}
 	head := string(rest[:min(len(rest), 8)])
 	for _, s := range spelled {
 		if !strings.HasPrefix(head, s.from) {
@@ -147,10 +166,15 @@ func (d *decoder) escape(rest []byte) {
 		d.put(s.to, len(s.from))
 		return
 	}
+	d.put(string(rest[:1]), 1)
+}
+
+// bare is an escape sequence, or one of a colour without its escape byte.
+func (d *decoder) bare(rest []byte) {
 	switch {
 	case rest[0] == 0x1b:
 		d.i += 1 + sequence(rest[1:], "")
-	case rest[0] == '[' && colour(rest) > 0:
+	case colour(rest) > 0:
 		d.i += colour(rest)
 	default:
 		d.put(string(rest[:1]), 1)
