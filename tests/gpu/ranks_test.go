@@ -22,6 +22,12 @@ func TestRanks(t *testing.T) {
 	}
 }
 
+// TestBindings uses the driver's functions for which the fake driver has no use.
+func TestBindings(t *testing.T) {
+	devices(t)
+	ranks(t, 2, "bindings").quiet(t)
+}
+
 // TestFailures runs what must be an error on every rank, after which the device is still there.
 func TestFailures(t *testing.T) {
 	devices(t)

@@ -173,7 +173,8 @@ var scenarios = map[string]func(*rank.Session, *ondevice.Program) error{
 		fmt.Printf("# served by %s\n", g.Backend(class, 400))
 		return errors.Join(q.Load(g, 100), q.Sum(g, q.Dst, q.Src, 100), q.Check(g, q.Dst, 100), p.Once(g, 100))
 	},
-	"figures": figures,
+	"figures":  figures,
+	"bindings": bindings,
 }
 
 // failed is how the group ended, which is found without waiting for the device; the device must be there still.

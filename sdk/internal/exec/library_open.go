@@ -63,7 +63,7 @@ func OpenLibrary(p *plan.Library, d *device.Device, g collective.Group, rank int
 	o := offer{Path: api.Path(), Version: version}
 	if rank == 0 {
 		made := make(chan nccl.UniqueID, 1)
-		err := within(idPatience, func() error {
+		err := inTime(idPatience, func() error {
 			return d.Do(func() error {
 				id, err := api.UniqueID()
 				made <- id
@@ -137,7 +137,7 @@ func (l *Library) Connect(offers [][]byte, deadline time.Duration) error {
 		return fault(backend.InitFailed, "rank 0 sent no unique id")
 	}
 	made := make(chan nccl.Comm, 1)
-	err := within(deadline, func() error {
+	err := inTime(deadline, func() error {
 		return l.device.Do(func() error {
 			c, err := l.api.Init(l.world, l.rank, id)
 			made <- c
@@ -161,8 +161,8 @@ func (l *Library) Connect(offers [][]byte, deadline time.Duration) error {
 
 var errLate = fmt.Errorf("not done in time")
 
-// within runs f on a goroutine of its own and gives it up when it takes too long.
-func within(limit time.Duration, f func() error) error {
+// inTime runs f on a goroutine of its own and gives it up when it takes too long.
+func inTime(limit time.Duration, f func() error) error {
 	done := make(chan error, 1)
 	go func() { done <- f() }()
 	timer := time.NewTimer(limit)
@@ -191,7 +191,7 @@ func (l *Library) SelfTest(class collective.Class, ranges []backend.Range, deadl
 		t.Alloc, t.Free = w.alloc, w.free
 	}
 	dead := make(chan bool, 1)
-	err := within(deadline, func() error {
+	err := inTime(deadline, func() error {
 		broken, err := SelfTestDevice(t, l.rank, l.world, class, ranges)
 		dead <- broken
 		return err

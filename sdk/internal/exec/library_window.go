@@ -24,7 +24,7 @@ func (l *Library) Symmetric() bool { return l.symmetric }
 // said.
 func (l *Library) NewWindow(bytes int64, patience time.Duration) (SymmetricWindow, error) {
 	made := make(chan SymmetricWindow, 1)
-	err := within(patience, func() error {
+	err := inTime(patience, func() error {
 		return l.device.Do(func() error {
 			p, err := l.api.MemAlloc(bytes)
 			if err != nil {
