@@ -166,14 +166,16 @@ func TestDeviceCapture(t *testing.T) {
 		if err := errors.Join(d.DestroyGraph(empty), g.Warm(t.Context(), captured)); err != nil {
 			return err
 		}
-		if err := errors.Join(d.Load(g, n), d.BeginCapture(d.Stream, cuda.CaptureGlobal)); err != nil {
+		// What the other rank of this process does between captures would break them.
+		meet := func() error { return g.Barrier(t.Context()) }
+		if err := errors.Join(d.Load(g, n), meet(), d.BeginCapture(d.Stream, cuda.CaptureGlobal)); err != nil {
 			return err
 		}
 		if err := errors.Join(d.Sum(g, d.Dst, d.Src, n), d.Sum(g, d.Src, d.Src, n)); err != nil {
 			return err
 		}
 		graph, err := d.EndCapture(d.Stream)
-		if err != nil {
+		if err := errors.Join(err, meet()); err != nil {
 			return err
 		}
 		kinds, err := d.NodeKinds(graph)

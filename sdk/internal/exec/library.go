@@ -34,6 +34,7 @@ type Library struct {
 	lane      *cuda.Lane
 
 	busy   func() bool // the group is in a call, perhaps inside the library
+	ready  atomic.Bool // comm is there
 	over   atomic.Bool // no call may begin any more; read by calls after the group is busy, written before busy is asked
 	pins   pins
 	ending sync.Once
@@ -88,7 +89,7 @@ func (l *Library) RunCaptured(c DeviceCall) error {
 
 // AsyncError is what went wrong after a call had returned; nil for nothing. It may be called at any time.
 func (l *Library) AsyncError() error {
-	if l.over.Load() || l.comm == 0 {
+	if l.over.Load() || !l.ready.Load() {
 		return nil
 	}
 	return l.api.AsyncError(l.comm)
@@ -114,8 +115,8 @@ func (l *Library) end(how func(nccl.Comm) error) {
 			for end := time.Now().Add(leavePatience); l.busy() && time.Now().Before(end); {
 				time.Sleep(100 * time.Microsecond)
 			}
-			if l.comm == 0 {
-				return // it never came about
+			if !l.ready.Load() {
+				return // the communicator never came about
 			}
 			_ = l.device.Do(func() error { return how(l.comm) }) // there is nobody to tell, and nothing left to do
 		}()

@@ -153,6 +153,7 @@ func (l *Library) Connect(offers [][]byte, deadline time.Duration) error {
 		return fault(backend.InitFailed, "%w", err)
 	}
 	l.comm = <-made
+	l.ready.Store(true)
 	if l.symmetric {
 		return l.tryWindow(deadline)
 	}
