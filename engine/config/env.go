@@ -22,12 +22,13 @@ const (
 	AgentSocketVariable = rankv1.EnvSocket    // ranks receive it: path of the agent's socket
 	RankVariable        = rankv1.EnvRank      // ranks receive it: their rank
 	WorldSizeVariable   = rankv1.EnvWorldSize // ranks receive it: the number of ranks
+	DeviceVariable      = rankv1.EnvDevice    // ranks read it: the GPU to use
 	RequireVariable     = "WEIR_REQUIRE"      // tests read it: what must not be skipped
 )
 
 // ReservedVariables lists the variables that the loader ignores.
 func ReservedVariables() []string {
-	return []string{AgentSocketVariable, RankVariable, WorldSizeVariable, RequireVariable}
+	return []string{AgentSocketVariable, RankVariable, WorldSizeVariable, DeviceVariable, RequireVariable}
 }
 
 // VariableFor is the variable that sets a key, such as WEIR_GROUP__DEADLINE for group.deadline.

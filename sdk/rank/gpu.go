@@ -48,6 +48,7 @@ func (g *gpu) close() {
 	if stop != nil {
 		close(stop)
 		<-g.ended
+		return // a graph may still hold calls of a communicator, which then ends in this context
 	}
 	if first {
 		_ = g.device.Close() // the process's own users of the context keep it

@@ -1,6 +1,6 @@
 // A library with the NCCL ABI on host memory, whose ranks are threads or processes that meet in a shared file named by the
 // unique id. Its environment:
-//   FAKE_NCCL_VERSION   version code (22809)
+//   NCCL_FAKE_VERSION   version code (22809)
 //   FAKE_NCCL_FAIL      FUNCTION:RESULT[:RANK] makes a function fail, such as ncclCommInitRank:2:1
 //   FAKE_NCCL_HANG      FUNCTION[:RANK] makes a function never return, not even when aborted
 //   FAKE_NCCL_CRASH     FUNCTION[:RANK] makes a function end the process
@@ -69,7 +69,7 @@ static int trouble(const char *function, int rank) {
 }
 
 int ncclGetVersion(int *v) {
-	const char *s = getenv("FAKE_NCCL_VERSION");
+	const char *s = getenv("NCCL_FAKE_VERSION");
 	*v = s && *s ? atoi(s) : 22809;
 	return trouble("ncclGetVersion", -1);
 }
