@@ -47,6 +47,9 @@ link, NUMA nodes, what is known of peer-to-peer access, and warnings with what t
 			if !ok {
 				return usageError{fmt.Errorf("--format: unknown format %q, want text, json or svg", format)}
 			}
+			if from == "-" {
+				a.askForText(c.InOrStdin())
+			}
 			r, err := readTopology(c.Context(), from, machine, c.InOrStdin())
 			if err != nil {
 				return err
@@ -58,6 +61,15 @@ link, NUMA nodes, what is known of peer-to-peer access, and warnings with what t
 	c.Flags().IntVar(&machine, "machine", 0, "`number` of the machine in a text that holds several, from 1 (default: the first, with a warning)")
 	c.Flags().StringVar(&format, "format", "text", "`format` of the output: text, json or svg")
 	return c
+}
+
+// askForText says what is waited for where a person types.
+func (a *app) askForText(stdin io.Reader) {
+	if f, ok := stdin.(*os.File); ok {
+		if info, err := f.Stat(); err == nil && info.Mode()&os.ModeCharDevice != 0 {
+			fmt.Fprintln(a.stderr, "paste the text, then press Ctrl-D")
+		}
+	}
 }
 
 var topoFormats = map[string]func(io.Writer, foreign.Reading) error{

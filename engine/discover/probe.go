@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -44,7 +46,7 @@ func Live() topology.Graph {
 func Probe(m Machine) topology.Graph {
 	m.Patience = cmp.Or(m.Patience, patience)
 	g := Read(m.Sysfs, m.Procfs)
-	known := slices.ContainsFunc(g.Devices, isNVIDIA)
+	known := slices.ContainsFunc(g.Devices, func(d topology.Device) bool { return isNVIDIA(m.Sysfs, d) })
 	if !known && g.Complete == topology.Yes && !hidden(m.Sysfs) {
 		return g // no GPU of NVIDIA: there is nothing to ask
 	}
@@ -58,7 +60,7 @@ func Probe(m Machine) topology.Graph {
 		}
 		v, err := within(m.Patience, func() (view, error) { return source.ask(source.of, m) })
 		if err == nil {
-			g = combine(g, v)
+			g = combine(m.Sysfs, g, v)
 			g.Notes = append(g.Notes, surroundings(m.Sysfs, g)...)
 			if v.all {
 				g = noteVisible(g, m.Getenv)
@@ -77,8 +79,11 @@ func oneLine(err error) string {
 	return strings.Join(strings.FieldsFunc(err.Error(), func(r rune) bool { return r == '\n' || r == '\r' }), "; ")
 }
 
-// isNVIDIA tells by the name that Read gives, which begins with the maker or is from NVIDIA's driver.
-func isNVIDIA(d topology.Device) bool { return !strings.HasPrefix(d.Name, "AMD ") }
+// isNVIDIA reports whether a device on the PCI bus is NVIDIA's.
+func isNVIDIA(sysfs fs.FS, d topology.Device) bool {
+	vendor, err := strconv.ParseUint(line(sysfs, path.Join(pciDevices, d.PCIBusID, "vendor")), 0, 16)
+	return err == nil && vendor == nvidia
+}
 
 // hidden reports whether the machine is a guest of Windows, which shows GPUs under its own name.
 func hidden(sysfs fs.FS) bool {
@@ -121,7 +126,7 @@ type view struct {
 
 // combine puts what the driver says over what the kernel shows, by bus id. GPUs that the driver does not offer are left
 // out, with a note: no program can use them.
-func combine(g topology.Graph, v view) topology.Graph {
+func combine(sysfs fs.FS, g topology.Graph, v view) topology.Graph {
 	bus := lo.KeyBy(g.Devices, func(d topology.Device) string { return d.PCIBusID })
 	position := map[string]int{}
 	for i, d := range g.Devices {
@@ -149,7 +154,7 @@ func combine(g topology.Graph, v view) topology.Graph {
 			return g.PCIe[p][q]
 		})
 	}
-	out = withOthers(out, g, bus)
+	out = withOthers(sysfs, out, g, bus)
 	if out.Peers != nil {
 		out.P2P = topology.Access(out.Peers, len(out.Devices))
 	}
@@ -161,13 +166,13 @@ func combine(g topology.Graph, v view) topology.Graph {
 }
 
 // withOthers adds the GPUs of other makers, and notes those of NVIDIA that the driver did not name.
-func withOthers(out, g topology.Graph, left map[string]topology.Device) topology.Graph {
+func withOthers(sysfs fs.FS, out, g topology.Graph, left map[string]topology.Device) topology.Graph {
 	unoffered := 0
 	for _, d := range g.Devices {
 		if _, ok := left[d.PCIBusID]; !ok {
 			continue
 		}
-		if isNVIDIA(d) {
+		if isNVIDIA(sysfs, d) {
 			unoffered++
 			continue
 		}

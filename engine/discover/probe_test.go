@@ -106,6 +106,21 @@ func TestProbeContainer(t *testing.T) {
 	}
 }
 
+// TestProbeOtherMaker has a GPU of another maker beside NVIDIA's.
+func TestProbeOtherMaker(t *testing.T) {
+	sysfs := gpuHost(append(four, "0000:a8:00.0")...)
+	dir := "devices/" + chains["0000:a8:00.0"]
+	sysfs[dir+"/vendor"] = &fstest.MapFile{Data: []byte("0x1002\n")}
+	sysfs[dir+"/product_name"] = &fstest.MapFile{Data: []byte("Instinct MI210\n")}
+	g := Probe(Machine{Sysfs: sysfs, Procfs: files(procHost), NVML: require.Library(t, nvml.LibraryName, nvmltest.Source("0", "0"))})
+	if len(g.Devices) != 5 || g.Devices[4].Name != "Instinct MI210" || g.Devices[4].Index != 4 || g.Complete != topology.Yes {
+		t.Errorf("devices %+v, complete %s", g.Devices, g.Complete)
+	}
+	if g.Links[0][1].String() != "NV4" || g.Links[0][4] != (topology.Link{}) || len(g.Links[4]) != 5 || topology.FullNVLink(g.Links) != topology.No {
+		t.Errorf("links:\n%s", rows(g.Links))
+	}
+}
+
 // TestProbeHangs asks a library whose first call never returns.
 func TestProbeHangs(t *testing.T) {
 	g := Probe(Machine{

@@ -2,7 +2,6 @@ package foreign
 
 import (
 	"bytes"
-	"strconv"
 	"strings"
 	"unicode/utf8"
 )
@@ -29,11 +28,31 @@ func (s source) fail(offset int, text string) *Error {
 // tags of web pages, and turns HTML entities, \t and \n spelled out, line ends of other systems and typographic blanks
 // and dashes into what they stand for.
 func decode(text []byte) source {
-	d := decoder{in: text, mail: bytes.Contains(text, []byte("=09")) || bytes.Contains(text, []byte("=3D")), marked: bytes.Count(text, []byte("$\n")) > 2, source: source{text: make([]byte, 0, len(text)), at: make([]int32, 0, len(text)), orig: text}}
+	d := decoder{
+		in:     text,
+		mail:   bytes.Contains(text, []byte("=09")) || bytes.Contains(text, []byte("=3D")),
+		marked: bytes.Count(text, []byte("$\n")) > 2,
+		source: source{text: make([]byte, 0, len(text)), at: make([]int32, 0, len(text)), orig: text},
+	}
 	for d.i < len(d.in) {
-		d.step()
+		if !d.ordinary() {
+			d.step()
+		}
 	}
 	return d.source
+}
+
+// ordinary copies the characters that stand for themselves up to the next that may not; false if there is none.
+func (d *decoder) ordinary() bool {
+	n := d.i
+	for n < len(d.in) && (d.in[n] >= ' ' && d.in[n] < 0x7f && strings.IndexByte(`\^[=$&<`, d.in[n]) < 0 || d.in[n] == '\t' || d.in[n] == '\n') {
+		d.at = append(d.at, int32(n))
+		n++
+	}
+	d.text = append(d.text, d.in[d.i:n]...)
+	done := n > d.i
+	d.i = n
+	return done
 }
 
 type decoder struct {
@@ -135,6 +154,10 @@ var spelled = []struct{ from, to string }{
 }
 
 func (d *decoder) escape(rest []byte) {
+	if rest[0] == 0x1b || rest[0] == '[' {
+		d.bare(rest)
+		return
+	}
 	head := string(rest[:min(len(rest), 8)])
 	for _, s := range spelled {
 		if !strings.HasPrefix(head, s.from) {
@@ -147,10 +170,15 @@ func (d *decoder) escape(rest []byte) {
 		d.put(s.to, len(s.from))
 		return
 	}
+	d.put(string(rest[:1]), 1)
+}
+
+// bare is an escape sequence, or one of a colour without its escape byte.
+func (d *decoder) bare(rest []byte) {
 	switch {
 	case rest[0] == 0x1b:
 		d.i += 1 + sequence(rest[1:], "")
-	case rest[0] == '[' && colour(rest) > 0:
+	case colour(rest) > 0:
 		d.i += colour(rest)
 	default:
 		d.put(string(rest[:1]), 1)
@@ -201,75 +229,6 @@ func colour(rest []byte) int {
 		}
 	}
 	return 0
-}
-
-var entities = map[string]string{
-	"amp": "&", "lt": "<", "gt": ">", "quot": `"`, "apos": "'", "nbsp": " ", "Tab": "\t", "tab": "\t", "NewLine": "\n",
-	"ensp": " ", "emsp": " ", "ndash": "-", "mdash": "-", "minus": "-", "vert": "|", "lowbar": "_",
-}
-
-// entity decodes an HTML entity, also one that was encoded several times.
-func entity(rest []byte) (string, int) {
-	s, n := entityOnce(rest)
-	for range 3 {
-		if s != "&" || n == 1 {
-			break
-		}
-		more, m := entityOnce(append([]byte{'&'}, rest[n:min(len(rest), n+12)]...))
-		if m == 1 {
-			break
-		}
-		s, n = more, n+m-1
-	}
-	return s, n
-}
-
-func entityOnce(rest []byte) (string, int) {
-	end := bytes.IndexByte(rest[:min(len(rest), 12)], ';')
-	if end < 2 {
-		return "&", 1
-	}
-	s, ok := entities[string(rest[1:end])]
-	if digits, numeric := strings.CutPrefix(string(rest[1:end]), "#"); numeric {
-		base := 10
-		if strings.HasPrefix(strings.ToLower(digits), "x") {
-			digits, base = digits[1:], 16
-		}
-		if v, err := strconv.ParseUint(digits, base, 21); err == nil && v >= '\t' {
-			s, ok = plain(rune(v), []byte(string(rune(v)))), true
-		}
-	}
-	if !ok {
-		return "&", 1
-	}
-	return s, end + 1
-}
-
-// markup says what the tags of web pages stand for. Tags with other names are left alone: XML is a format.
-var markup = map[string]string{
-	"br": "\n", "p": "\n", "div": "\n", "tr": "\n", "pre": "\n", "table": "\n", "tbody": "\n", "thead": "\n", "li": "\n",
-	"details": "\n", "summary": "\n", "td": "\t", "th": "\t",
-	"span": "", "code": "", "b": "", "i": "", "em": "", "strong": "", "font": "", "samp": "", "tt": "", "kbd": "", "u": "",
-}
-
-func tag(rest []byte) (string, int) {
-	end := bytes.IndexByte(rest[:min(len(rest), 200)], '>')
-	if end < 2 {
-		return "<", 1
-	}
-	name := strings.TrimPrefix(string(rest[1:end]), "/")
-	closing := len(name) < end-1
-	if cut := strings.IndexAny(name, " \t/"); cut >= 0 {
-		name = name[:cut]
-	}
-	s, ok := markup[strings.ToLower(name)]
-	if !ok {
-		return "<", 1
-	}
-	if closing && s == "\t" {
-		s = "" // the opening tag has separated the cells
-	}
-	return s, end + 1
 }
 
 // plain is the ASCII that stands for a character; b is the character.

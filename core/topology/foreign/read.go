@@ -2,7 +2,7 @@ package foreign
 
 // readTables reads every matrix and every line on a single GPU.
 func readTables(src source) ([]Reading, error) {
-	s := &scanner{src: src, toks: tokenize(src.text)}
+	s := &scanner{src: src, toks: tokenize(string(src.text))}
 	if err := s.run(); err != nil {
 		return nil, err
 	}

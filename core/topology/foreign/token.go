@@ -1,9 +1,6 @@
 package foreign
 
-import (
-	"bytes"
-	"strings"
-)
+import "strings"
 
 // token is a word of the text.
 type token struct {
@@ -18,10 +15,10 @@ type token struct {
 }
 
 // tokenize splits a text into words at blanks, quotes and bars, and where cells were glued together.
-func tokenize(text []byte) []token {
-	toks := make([]token, 0, len(text)/5)
+func tokenize(text string) []token {
+	toks := make([]token, 0, len(text)/4)
 	for line, off := 0, 0; off < len(text); line++ {
-		end := bytes.IndexByte(text[off:], '\n')
+		end := strings.IndexByte(text[off:], '\n')
 		if end < 0 {
 			end = len(text) - off
 		}
@@ -39,8 +36,8 @@ func delimiter(c byte) bool {
 	return c == ' ' || c == '\t' || c == '|' || c == '`' || c == '"' || c == '\'' || c == '*' || c == ';'
 }
 
-func words(toks []token, line []byte, off, number int) []token {
-	bars := bytes.Count(line, []byte{'|'}) >= 3 // a table; fewer are a prefix or prose
+func words(toks []token, line string, off, number int) []token {
+	bars := strings.Count(line, "|") >= 3 // a table; fewer are a prefix or prose
 	commas := commaSeparated(line)
 	cells, col, quoted := 0, 0, false
 	for i := 0; i < len(line); {
@@ -62,7 +59,12 @@ func words(toks []token, line []byte, off, number int) []token {
 			i++
 		}
 		begin := col
-		for _, part := range parts(string(line[start:i])) {
+		several := glued(line[start:i])
+		for start < i {
+			part := line[start:i]
+			if several {
+				part = part[:piece(part)]
+			}
 			toks = append(toks, token{text: part, off: off + start, end: off + start + len(part), line: number, col: begin, cells: cells})
 			start, begin, cells = start+len(part), begin+len(part), 0
 		}
@@ -72,14 +74,14 @@ func words(toks []token, line []byte, off, number int) []token {
 }
 
 // commaSeparated reports whether commas stand between names or cells of a line rather than in lists of numbers.
-func commaSeparated(line []byte) bool {
+func commaSeparated(line string) bool {
 	letter := func(c byte) bool { return c >= 'A' && c <= 'Z' || c >= 'a' && c <= 'z' || c == ',' || c == '"' }
 	found := 0
-	for i, c := range line {
-		if c != ',' {
+	for i := range len(line) {
+		if line[i] != ',' {
 			continue
 		}
-		before, after := bytes.TrimRight(line[:i], " "), bytes.TrimLeft(line[i+1:], " ")
+		before, after := strings.TrimRight(line[:i], " "), strings.TrimLeft(line[i+1:], " ")
 		if len(before) > 0 && letter(before[len(before)-1]) || len(after) > 0 && letter(after[0]) {
 			found++
 		}
@@ -87,24 +89,20 @@ func commaSeparated(line []byte) bool {
 	return found >= 2
 }
 
-// parts splits a word that is several labels or cells without anything between them, such as "PXBNODE", "GPU6GPU7" or
-// "SYS0-31". Every other word stays whole.
-func parts(word string) []string {
-	if len(word) < 2 || len(word) > 4096 {
-		return []string{word}
+// glued reports whether a word is several labels, cells or lists without anything between them, such as "PXBNODE",
+// "GPU6GPU7" or "SYS0-31".
+func glued(word string) bool {
+	if len(word) < 2 || len(word) > 4096 || word[0] >= '0' && word[0] <= '9' && !strings.ContainsAny(word, "NX") {
+		return false
 	}
-	if word[0] >= '0' && word[0] <= '9' && !strings.ContainsAny(word, "NX") {
-		return []string{word}
-	}
-	var found []string
 	for rest := word; rest != ""; {
 		n := piece(rest)
 		if n == 0 || n == len(word) {
-			return []string{word}
+			return false
 		}
-		found, rest = append(found, rest[:n]), rest[n:]
+		rest = rest[n:]
 	}
-	return found
+	return true
 }
 
 // pieces are what may be glued together, longer ones before those that they begin with.
