@@ -30,10 +30,13 @@ var crowded = []row{
 	{maxWorld, 16 << 10, 256 << 10},
 }
 
-// rowFor finds the row of a group. It is taken to have a core for each rank if the number of cores is not known.
+// isCrowded reports whether ranks must share cores. A group is taken to have enough if their number is not known.
+func isCrowded(world, cores int) bool { return cores > 0 && world > cores }
+
+// rowFor finds the row of a group.
 func rowFor(world, cores int) row {
 	table := spread
-	if cores > 0 && world > cores {
+	if isCrowded(world, cores) {
 		table = crowded
 	}
 	r, _ := lo.Find(table, func(r row) bool { return world <= r.ranks })

@@ -29,6 +29,7 @@ func TestEveryWorldSize(t *testing.T) {
 		plans := map[string]*plan.Schedule{"flat": allreduce.Flat(world, flatTile)}
 		if world > 1 {
 			plans["two-shot"] = allreduce.TwoShot(world, twoShotTile)
+			plans["two-shot, crowded"] = allreduce.TwoShot(world, crowdedTile(world))
 			plans["direct"] = allreduce.Direct(world, directTile)
 		}
 		for name, p := range plans {

@@ -32,9 +32,20 @@ func (twoShot) Accept(context.Context, backend.Request) (backend.Verdict, error)
 	return backend.Accepted(backend.AllBytes()...), nil
 }
 
+// crowdedTile is the same where ranks outnumber cores: what is in a cache then has gone when a rank gets its core back, and
+// every tile costs a round of switching between processes. The slots of all ranks together stay within 32 MiB.
+func crowdedTile(world int) int64 {
+	tile := int64(16<<20) / int64(world)
+	return max(twoShotTile, min(2<<20, tile/64*64))
+}
+
 // Plan does not depend on the sizes: longer messages have more tiles.
 func (twoShot) Plan(_ context.Context, req backend.Request, _ []backend.Range) (plan.Plan, error) {
-	return allreduce.TwoShot(req.Group.WorldSize(), twoShotTile), nil
+	tile := int64(twoShotTile)
+	if isCrowded(req.Group.WorldSize(), req.Group.Cores) {
+		tile = crowdedTile(req.Group.WorldSize())
+	}
+	return allreduce.TwoShot(req.Group.WorldSize(), tile), nil
 }
 
 var _ backend.Backend = twoShot{}
