@@ -110,15 +110,16 @@ func linksUnknown(s Subject) []Finding {
 		return nil
 	}
 	n := len(sub.Devices)
-	return []Finding{{
-		LinksUnknown, fmt.Sprintf("the links of %d of %d pairs are not known", (unknown+1)/2, n*(n-1)/2),
-		"give the whole output of `nvidia-smi topo -m` (`topo -mp` hides NVLink), or of `rocm-smi --showtopo`",
-	}}
+	do := "give the whole output of `nvidia-smi topo -m` (`topo -mp` hides NVLink), or of `rocm-smi --showtopo`"
+	if ascend(s) {
+		do = "give the whole output of `npu-smi info -t topo`"
+	}
+	return []Finding{{LinksUnknown, fmt.Sprintf("the links of %d of %d pairs are not known", (unknown+1)/2, n*(n-1)/2), do}}
 }
 
 func capabilityUnknown(s Subject) []Finding {
 	missing := lo.CountBy(s.Group.Ranks, func(r collective.Rank) bool { return r.Device != nil && r.Device.Capability == "" })
-	if missing == 0 {
+	if missing == 0 || ascend(s) {
 		return nil
 	}
 	f := Finding{CapabilityUnknown, "the compute capability of the GPUs is not known; a matrix does not hold it", "name it, such as --capability 9.0"}
@@ -127,6 +128,11 @@ func capabilityUnknown(s Subject) []Finding {
 		f.Do = "name the architecture, such as --capability gfx942 for MI300X"
 	}
 	return []Finding{f}
+}
+
+// ascend reports whether the group has NPUs of Huawei: they have no compute capability and run neither NCCL nor RCCL.
+func ascend(s Subject) bool {
+	return lo.SomeBy(s.Group.Ranks, func(r collective.Rank) bool { return r.Device != nil && r.Device.Vendor == "huawei" })
 }
 
 // indexIsNotIdentity compares the group with the devices that a check by visible index would look at.

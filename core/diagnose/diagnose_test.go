@@ -89,6 +89,11 @@ func TestFindings(t *testing.T) {
 		test, corrupt        = diagnose.SelfTest, diagnose.SilentCorruption
 	)
 	host := func(s *diagnose.Subject) { s.Class.Memory = collective.Host }
+	npus := func(s *diagnose.Subject) {
+		for _, r := range s.Group.Ranks {
+			r.Device.Vendor = "huawei"
+		}
+	}
 	multicast := func(s *diagnose.Subject) { s.Group.Multicast = topology.Yes }
 	noMulticast := func(s *diagnose.Subject) { s.Group.Multicast = topology.No }
 	for _, c := range []struct {
@@ -118,6 +123,8 @@ func TestFindings(t *testing.T) {
 		{"NVSwitch, multicast told to be off", of(t, uniform(8, "9.0", "NV18"), nil, noMulticast), []diagnose.Code{test}},
 		{"bridge", of(t, uniform(2, "8.6", "NV4"), nil), []diagnose.Code{diagnose.NoNVSwitch, test}},
 		{"bridge, capability unknown", of(t, uniform(2, "", "NV2"), nil), []diagnose.Code{diagnose.CapabilityUnknown, diagnose.NoNVSwitch, test}},
+		{"NPUs over PCIe", of(t, uniform(8, "", "PXB"), nil, npus), []diagnose.Code{test}},
+		{"NPUs, links unknown", of(t, uniform(8, "", "unknown"), nil, npus), []diagnose.Code{diagnose.LinksUnknown, test}},
 		{"cube mesh", of(t, machine(t, "7.0", dgx1...), nil), []diagnose.Code{diagnose.PartialNVLink, notProven, acs, hang, test}},
 		{
 			"two quads of a cube mesh", of(t, machine(t, "7.0", dgx1...), []int{0, 1, 4, 5}),

@@ -13,6 +13,9 @@ import (
 // peers are the findings about peer-to-peer access over PCIe, where the driver's word is neither needed to try nor
 // enough to be sure.
 func peers(s Subject) []Finding {
+	if ascend(s) {
+		return nil // what follows is of CUDA, HIP and their libraries
+	}
 	overPCIe, unknown, pairs := 0, 0, 0
 	var worst topology.Link
 	for l := range topology.Pairs(s.Group.Links, s.Group.WorldSize()) {

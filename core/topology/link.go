@@ -15,6 +15,7 @@ const (
 	Unknown    Class = ""     // could not be probed; never taken to be absent
 	NVLink     Class = "NV"   // a number of bonded NVLinks
 	XGMI       Class = "XGMI" // AMD Infinity Fabric between GPUs
+	SIO        Class = "SIO"  // between the two dies of one NPU of Huawei
 	HCCS       Class = "HCCS" // Huawei's link between NPUs
 	PIX        Class = "PIX"  // at most one PCIe bridge
 	PXB        Class = "PXB"  // several PCIe bridges, no host bridge
@@ -28,7 +29,7 @@ const (
 // slowness orders the classes. A PCIe path that is not told may be the slowest; an unknown link is taken to be slower
 // than every known one.
 var slowness = map[Class]int{
-	NVLink: 0, XGMI: 1, HCCS: 2, HostMemory: 3, PIX: 4, PXB: 5, PHB: 6, NODE: 7, SYS: 8, PCIe: 9, Unknown: 10,
+	NVLink: 0, XGMI: 1, SIO: 2, HCCS: 3, HostMemory: 4, PIX: 5, PXB: 6, PHB: 7, NODE: 8, SYS: 9, PCIe: 10, Unknown: 11,
 }
 
 // Link is the connection between two devices.

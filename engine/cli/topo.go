@@ -66,7 +66,8 @@ link, NUMA nodes, what is known of peer-to-peer access, and warnings with what t
 // askForText says what is waited for where a person types.
 func (a *app) askForText(stdin io.Reader) {
 	if f, ok := stdin.(*os.File); ok {
-		if info, err := f.Stat(); err == nil && info.Mode()&os.ModeCharDevice != 0 {
+		null, _ := os.Stat(os.DevNull) // a character device too
+		if info, err := f.Stat(); err == nil && info.Mode()&os.ModeCharDevice != 0 && (null == nil || !os.SameFile(info, null)) {
 			fmt.Fprintln(a.stderr, "paste the text, then press Ctrl-D")
 		}
 	}

@@ -62,6 +62,7 @@ func (c Comparison) Text(w io.Writer) error {
 		fmt.Fprintf(t, "%s\t%s\n", s.name(), strings.Join(cells, "\t"))
 	}
 	_ = t.Flush() // a strings.Builder does not fail
+	c.open(&b)
 	for _, a := range c {
 		fmt.Fprintf(&b, "\nwhy %s runs that:\n", a.Profile)
 		a.whyTable(&b)
@@ -77,6 +78,19 @@ func (c Comparison) Text(w io.Writer) error {
 	Findings(&b, first.Findings)
 	_, err := io.WriteString(w, b.String())
 	return err
+}
+
+// open writes who may run some of the sizes instead, once what is unknown is known.
+func (c Comparison) open(b *strings.Builder) {
+	for _, a := range c {
+		var open []string
+		for _, s := range c.commonSpans() {
+			open = append(open, a.undecided(Span{Choices: choicesAt(a.Decision.Table, s.Min)})...)
+		}
+		if len(open) > 0 {
+			fmt.Fprintf(b, "(or, if what is unknown turns out well, %s: %s)\n", a.Profile, strings.Join(lo.Uniq(open), ", "))
+		}
+	}
 }
 
 // whyTable is one row for each candidate and reason, whatever the size.

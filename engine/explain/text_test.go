@@ -133,7 +133,8 @@ func TestComparison(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		"SIZES WEIR VLLM", "1 B to 64 KiB staged nccl", "65537 B and more nccl nccl", "why weir runs that:", "why vllm runs that:",
+		"SIZES WEIR VLLM", "1 B to 64 KiB staged nccl", "65537 B and more nccl nccl",
+		"(or, if what is unknown turns out well, weir: two-shot)", "(or, if what is unknown turns out well, vllm: two-shot)", "why weir runs that:", "why vllm runs that:",
 		"staged accept nothing: others before it serve its 1 B to 64 KiB", "would accept if P2P were verified", "P2P_NOT_PROVEN: eligible by class",
 	} {
 		if !strings.Contains(strings.Join(squeeze(got.String()), "\n"), want) {

@@ -98,7 +98,7 @@ func (c *canvas) lines() {
 		link := c.links[l.a][l.b]
 		k := lookOf(link.Class)
 		width := 1.2
-		if link.Class == topology.NVLink || link.Class == topology.XGMI || link.Class == topology.HCCS {
+		if link.Class == topology.NVLink || link.Class == topology.XGMI || link.Class == topology.HCCS || link.Class == topology.SIO {
 			width = (2 + math.Min(2.5, float64(link.Count)/5)) * math.Min(1, 8/float64(c.n))
 		}
 		a, b := c.places[l.a], c.places[l.b]

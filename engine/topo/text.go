@@ -83,7 +83,7 @@ func devices(r foreign.Reading) string {
 
 // prefix is what the devices are called.
 func prefix(r foreign.Reading) string {
-	if r.Worst().Class == topology.HCCS {
+	if r.Format() == foreign.NPUSMI || r.Worst().Class == topology.HCCS {
 		return "NPU"
 	}
 	return "GPU"

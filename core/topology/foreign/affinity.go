@@ -13,6 +13,12 @@ func (m matrix) affinity(r *row, src source) (cpu, numa string, sure bool) {
 	if len(values) == 0 || heads == 0 {
 		return "", "", true
 	}
+	n := len(values)
+	// Drivers that have a column for a GPU's own NUMA node print it always; of the others they leave cells empty.
+	own := m.heads != nil && heads == 3 && n < 3 && values[n-1] == "N/A"
+	if own && n == 1 {
+		return "", "", true
+	}
 	place := m.places(r, values, heads)
 	if place == nil || r.crowded {
 		return "", "", false
@@ -22,7 +28,9 @@ func (m matrix) affinity(r *row, src source) (cpu, numa string, sure bool) {
 		case 0:
 			cpu = v
 		case 1:
-			numa = v
+			if !own || i < n-1 {
+				numa = v
+			}
 		}
 	}
 	if m.cutAt(r, cpu) {

@@ -46,7 +46,7 @@ func TestHugeTexts(t *testing.T) {
 			}
 		})
 	}
-	if _, err := foreign.Read(make([]byte, 1<<20+1)); err == nil || !strings.Contains(err.Error(), "at most 1048576") {
+	if _, err := foreign.Read(make([]byte, 1<<20+1)); err == nil || !strings.Contains(err.Error(), "more than the 1048576 bytes") {
 		t.Errorf("a text of more than a mebibyte gives %v", err)
 	}
 }

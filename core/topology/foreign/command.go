@@ -55,15 +55,8 @@ func (s *scanner) rocmTitle() {
 
 // amdTitle reads "LINK TYPE TABLE:" and the like.
 func (s *scanner) amdTitle() {
-	switch s.toks[s.i-1].text {
-	case "TYPE":
+	if s.title = strings.ToLower(s.toks[s.i-1].text); s.title == "type" {
 		s.title = "link"
-	case "HOPS":
-		s.title = "hops"
-	case "ACCESS":
-		s.title = "access"
-	default:
-		s.title = "other"
 	}
 }
 

@@ -89,11 +89,23 @@ func (r *Reading) suspectPCIe() {
 	if f := r.Format(); f == RCCLXML || f == ROCmSMI || f == AMDSMI {
 		command = "rocm-smi --showtopoaccess"
 	}
+	if r.Format() == NPUSMI {
+		r.warn("peer-to-peer access over PCIe (%s) is unknown: ask `npu-smi info -t p2p-enable` of each card", classes)
+		return
+	}
 	if r.Graph.P2P == topology.P2PReported {
 		r.warn("peer-to-peer access over PCIe (%s) is reported, not proven: check data before relying on it; %s", classes, settings)
 		return
 	}
 	r.warn("peer-to-peer access over PCIe (%s) is unknown: add the output of `%s`; %s", classes, command, settings)
+}
+
+// first is the first of some things, and how many more there are.
+func first(of []string, what string) string {
+	if len(of) == 1 {
+		return of[0]
+	}
+	return of[0] + " (and " + count(len(of)-1, "other "+what) + ")"
 }
 
 func count(n int, what string) string {

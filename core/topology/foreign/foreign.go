@@ -153,7 +153,7 @@ func Read(text []byte) (Reading, error) {
 // ReadAll reads the topologies of all machines in a text, at least one. The error is an *Error.
 func ReadAll(text []byte) ([]Reading, error) {
 	if len(text) > maxBytes {
-		return nil, &Error{1, 1, fmt.Sprintf("the text has %d bytes, at most %d are read; paste only the topology", len(text), maxBytes)}
+		return nil, &Error{1, 1, fmt.Sprintf("the text has more than the %d bytes that are read; paste only the topology", maxBytes)}
 	}
 	src := decode(text).unquote().unwrap()
 	readings, err := readTables(src)

@@ -65,6 +65,8 @@ func (t *table) kind() kind {
 	switch l := t.rows[0].label.kind; {
 	case l == npuLabel:
 		return npuKind
+	case l == busLabel && amd:
+		return amdKind + " link"
 	case l == busLabel:
 		return amdKind + kind(" "+t.title)
 	case amd:
@@ -91,7 +93,7 @@ type machine struct {
 func machines(sections []section) []*machine {
 	var all []*machine
 	var m *machine
-	for _, s := range sections {
+	for _, s := range known(sections) {
 		k := s.kind()
 		if m == nil || !m.takes(k) {
 			m = &machine{}
@@ -100,6 +102,18 @@ func machines(sections []section) []*machine {
 		m.kinds, m.sections = append(m.kinds, k), append(m.sections, s)
 	}
 	return all
+}
+
+// known are the sections without tables of figures that no tool's title stands above, such as measured bandwidths; all if
+// there is nothing else.
+func known(sections []section) []section {
+	titled := slices.DeleteFunc(slices.Clone(sections), func(s section) bool {
+		return s.table != nil && s.table.title == "" && s.kind() == rocmKind+" "
+	})
+	if len(titled) == 0 {
+		return sections
+	}
+	return titled
 }
 
 func (m *machine) takes(k kind) bool {

@@ -1,6 +1,7 @@
 package foreign
 
 import (
+	"maps"
 	"slices"
 	"strings"
 
@@ -134,15 +135,24 @@ func (b *builder) topo(t *table, format string) {
 // links fills the links between devices. A pair that only one row shows has that link.
 func (b *builder) links(m matrix, links [][]topology.Link) {
 	n := len(m.devices)
+	untold := map[string][]string{} // pairs by what is printed for them
 	for i, from := range m.devices {
 		for j := range n {
 			if i != j {
 				links[i][j] = m.link(b.src, from, j)
 			}
-			if c, ok := m.cell(from, j); ok && i != j && blank(cellText(c)) {
-				b.warn("the link of %s and %s is printed as %s: the driver could not tell it", from.name, m.devices[j].name, cellText(c))
+			c, ok := m.cell(from, j)
+			if !ok || i == j || !blank(cellText(c)) {
+				continue
+			}
+			pair := m.devices[min(i, j)].name + " and " + m.devices[max(i, j)].name
+			if word := cellText(c); !slices.Contains(untold[word], pair) {
+				untold[word] = append(untold[word], pair)
 			}
 		}
+	}
+	for _, word := range slices.Sorted(maps.Keys(untold)) {
+		b.warn("the link of %s is printed as %s: the driver could not tell it", first(untold[word], "pair"), word)
 	}
 	for i := range n {
 		for j := range i {

@@ -10,7 +10,7 @@ import (
 func (s *scanner) cells(t *table, i int) (r row, next int, err error) {
 	r.label, r.at = columnLabel(s.toks[i].text), i
 	i = s.firstCell(i)
-	t.figures = t.figures || !isCell(s.toks[i].text)
+	t.figures = t.figures || !isCell(s.toks[i].text) && (len(t.rows) == 0 || !blank(s.toks[i].text))
 	resumed := i
 	for i < len(s.toks) && len(r.cells) < maxColumns && (t.cols == nil || len(r.cells) < len(t.cols)) {
 		w := s.toks[i]
@@ -27,7 +27,7 @@ func (s *scanner) cells(t *table, i int) (r row, next int, err error) {
 			i++
 		case t.cols == nil || deviceLabel(text).kind != noLabel:
 			return s.ended(t, r, i)
-		case s.cellsFollow(i):
+		case s.cellsFollow(i) && !(t.figures && t.title == ""):
 			return r, i, s.src.fail(w.off, fmt.Sprintf("%q in row %s is no link class; want X, NV#, PIX, PXB, PHB, NODE, SYS or a status such as OK", shorten(w.text), r.label.name))
 		default:
 			return s.ended(t, r, i)

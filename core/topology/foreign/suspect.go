@@ -1,6 +1,7 @@
 package foreign
 
 import (
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -180,6 +181,7 @@ func (r *Reading) suspectStates() {
 func (r *Reading) suspectNUMA() {
 	links := r.Links()
 	node := func(i int) (int, bool) { return number(r.Graph.Devices[i].NUMA) }
+	var across []string
 	for a := range links {
 		for b := range a {
 			x, okX := node(a)
@@ -191,8 +193,11 @@ func (r *Reading) suspectNUMA() {
 			case c == topology.SYS && x == y:
 				r.warn("GPUs of one NUMA node are connected as SYS: the processor may have more nodes than it shows (NPS, SNC or a virtual machine); bind ranks by measurement, not by NUMA node")
 			case x != y && (c == topology.PIX || c == topology.PXB || c == topology.PHB || c == topology.NODE):
-				r.warn("contradiction: %s and %s are connected as %s, within one NUMA node, but are printed as of nodes %d and %d", r.gpu(b), r.gpu(a), c, y, x)
+				across = append(across, fmt.Sprintf("%s and %s are connected as %s, within one NUMA node, but are printed as of nodes %d and %d", r.gpu(b), r.gpu(a), c, y, x))
 			}
 		}
+	}
+	if len(across) > 0 {
+		r.warn("contradiction: %s", first(across, "pair"))
 	}
 }

@@ -113,7 +113,7 @@ func (s *scanner) devices() error {
 	next := s.at(s.firstCell(end - 1))
 	figures := (isFigure(next.text) || s.title != "" && isFlag(next.text)) && !next.first && (n > 1 || s.header != nil || s.table != nil && s.table.figures)
 	switch {
-	case next.text != "" && (isCell(next.text) || figures):
+	case next.text != "" && (isCell(next.text) || figures || s.blankRow(end-1)):
 		if n > 1 {
 			h := &header{heads: s.toks[s.i : end-1]}
 			if h.name(); !repeats(h.cols) && len(h.cols) <= maxColumns {
@@ -127,6 +127,11 @@ func (s *scanner) devices() error {
 		s.i = end
 	}
 	return nil
+}
+
+// blankRow reports whether the label at word i begins a row of the matrix before it whose first cell says nothing.
+func (s *scanner) blankRow(i int) bool {
+	return s.table != nil && !s.table.figures && s.column(s.table, s.toks[i].text) > 0 && !s.at(i+1).first && blank(s.at(i+1).text) && s.cellsFollow(i+1)
 }
 
 // row reads the row whose label is at word i and puts it where it belongs.

@@ -113,7 +113,7 @@ var pieces = []string{
 
 // piece is the length of the label, cell or list that a word begins with; 0 if it begins with none.
 func piece(s string) int {
-	for _, label := range []string{"GPU", "NPU", "NIC", "NV"} {
+	for _, label := range []string{"GPU", "NPU", "NIC", "NV", "Phy-ID"} {
 		if strings.HasPrefix(s, label) {
 			if n := digits(s[len(label):]); n > 0 {
 				return len(label) + nvDigits(label, s[len(label):], n)

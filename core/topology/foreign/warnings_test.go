@@ -70,11 +70,17 @@ func TestWarnings(t *testing.T) {
 		"MIG":                        {"GPU 0: NVIDIA A100 (UUID: GPU-0)\n  MIG 1g.10gb     Device  0: (UUID: MIG-1)\n", "MIG is on"},
 		"not told":                   {square("X N/A", "N/A X"), "the link of GPU0 and GPU1 is printed as N/A: the driver could not tell it"},
 		"SYS within a node":          {"\tGPU0\tGPU1\tCPU Affinity\tNUMA Affinity\nGPU0\tX\tSYS\t0-7\t0\nGPU1\tSYS\tX\t0-7\t0\n", "GPUs of one NUMA node are connected as SYS"},
-		"NODE between nodes":         {"\tGPU0\tGPU1\tCPU Affinity\tNUMA Affinity\nGPU0\tX\tNODE\t0-7\t0\nGPU1\tNODE\tX\t8-15\t1\n", "contradiction: GPU0 and GPU1 are connected as NODE, within one NUMA node, but are printed as of nodes 0 and 1"},
-		"a row is missing":           {"\tGPU0\tGPU1\tGPU2\nGPU0\tX\tNV4\tNV4\nGPU2\tNV4\tNV4\tX\n", "rows are missing or not whole (GPU1)"},
-		"header of other rows":       {"\tGPU0\tGPU1\nGPU0\tX\tNV4\tNV4\nGPU1\tNV4\tX\tNV4\nGPU2\tNV4\tNV4\tX\n", "the header does not fit the rows"},
-		"columns without rows":       {"GPU0\tX\tPIX\tSYS\t0-7\nGPU1\tPIX\tX\tSYS\t0-7\n", "there is no header and there are more columns (3) than rows of GPUs (2)"},
-		"affinity in no column":      {"GPU0 GPU1 CPU Affinity NUMA Affinity GPU0 X NV4 1 GPU1 NV4 X 1", `row GPU0: "1" stands after the matrix and no column can be told for it`},
+		"several not told":           {square("X N/A ERR! N/A", "N/A X N/A NODE", "ERR! N/A X NODE", "N/A NODE NODE X"), "the link of GPU0 and GPU1 (and 2 other pairs) is printed as N/A: the driver could not tell it"},
+		"NODE between many nodes": {
+			"\tGPU0\tGPU1\tGPU2\tCPU Affinity\tNUMA Affinity\nGPU0\tX\tNODE\tNODE\t0-7\t0\nGPU1\tNODE\tX\tSYS\t8-15\t1\nGPU2\tNODE\tSYS\tX\t16-31\t2\n",
+			"contradiction: GPU0 and GPU1 are connected as NODE, within one NUMA node, but are printed as of nodes 0 and 1 (and 1 other pair)",
+		},
+		"NPUs over PCIe":        {"\tNPU0\tNPU1\nNPU0\tX\tPHB\nNPU1\tPHB\tX\n", "peer-to-peer access over PCIe (PHB) is unknown: ask `npu-smi info -t p2p-enable` of each card"},
+		"NODE between nodes":    {"\tGPU0\tGPU1\tCPU Affinity\tNUMA Affinity\nGPU0\tX\tNODE\t0-7\t0\nGPU1\tNODE\tX\t8-15\t1\n", "contradiction: GPU0 and GPU1 are connected as NODE, within one NUMA node, but are printed as of nodes 0 and 1"},
+		"a row is missing":      {"\tGPU0\tGPU1\tGPU2\nGPU0\tX\tNV4\tNV4\nGPU2\tNV4\tNV4\tX\n", "rows are missing or not whole (GPU1)"},
+		"header of other rows":  {"\tGPU0\tGPU1\nGPU0\tX\tNV4\tNV4\nGPU1\tNV4\tX\tNV4\nGPU2\tNV4\tNV4\tX\n", "the header does not fit the rows"},
+		"columns without rows":  {"GPU0\tX\tPIX\tSYS\t0-7\nGPU1\tPIX\tX\tSYS\t0-7\n", "there is no header and there are more columns (3) than rows of GPUs (2)"},
+		"affinity in no column": {"GPU0 GPU1 CPU Affinity NUMA Affinity GPU0 X NV4 1 GPU1 NV4 X 1", `row GPU0: "1" stands after the matrix and no column can be told for it`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := read(t, []byte(c.text))

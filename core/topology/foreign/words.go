@@ -12,7 +12,7 @@ type labelKind int
 const (
 	noLabel  labelKind = iota
 	gpuLabel           // GPU0
-	npuLabel           // NPU0
+	npuLabel           // NPU0, or Phy-ID0 where a part has two dies
 	busLabel           // 0000:0d:00.0
 	nicLabel           // NIC0, mlx5_0
 )
@@ -38,6 +38,13 @@ func deviceLabel(word string) label {
 	}
 	if s[n-1] == '.' {
 		return busID(s)
+	}
+	if phy := n - len("Phy-ID"); phy >= 0 && s[phy:n] == "Phy-ID" {
+		v, ok := number(s[n:])
+		if !ok || v >= maxDevices || !detached(s[:phy]) {
+			return label{}
+		}
+		return label{kind: npuLabel, n: v, name: s[phy:]}
 	}
 	kind := noLabel
 	switch s[n-3 : n] {
@@ -118,7 +125,7 @@ func columnLabel(word string) label {
 var classes = map[string]topology.Class{
 	"PIX": topology.PIX, "PXB": topology.PXB, "PHB": topology.PHB, "NODE": topology.NODE, "SYS": topology.SYS,
 	"SOC":  topology.SYS, // the name of SYS before driver 384
-	"HCCS": topology.HCCS, "HCCS_SW": topology.HCCS, "XGMI": topology.XGMI, "PCIE": topology.PCIe,
+	"HCCS": topology.HCCS, "HCCS_SW": topology.HCCS, "SIO": topology.SIO, "XGMI": topology.XGMI, "PCIE": topology.PCIe,
 }
 
 // statuses are the cells of matrices of peer-to-peer access.
