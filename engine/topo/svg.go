@@ -28,7 +28,7 @@ type look struct {
 var looks = []look{
 	{topology.NVLink, "#2e7d32", "", "NV#: so many NVLinks"},
 	{topology.XGMI, "#00796b", "", "XGMI: Infinity Fabric"},
-	{topology.SIO, "#00796b", "", "SIO: two dies of one NPU"},
+	{topology.SIO, "#004d40", "", "SIO: two dies of one NPU"},
 	{topology.HCCS, "#00796b", "", "HCCS"},
 	{topology.PIX, "#7cb342", "", "PIX: at most one PCIe bridge"},
 	{topology.PXB, "#c0ca33", "", "PXB: several PCIe bridges"},

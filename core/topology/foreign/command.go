@@ -79,8 +79,14 @@ func (s *scanner) legendWord(t string) {
 	case t == "NV#" || strings.HasPrefix(t, "NV#="):
 		s.table.legend.nvlink = true
 	case s.at(s.i+1).text != "=":
+	case t == "SYS":
+		s.table.legend.sys = true
 	case t == "NODE":
 		s.table.legend.node = true
+	case t == "PHB":
+		s.table.legend.phb = true
+	case t == "PXB":
+		s.table.legend.pxb = true
 	case t == "PIX":
 		s.table.legend.pix = true
 	}

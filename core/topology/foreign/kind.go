@@ -77,7 +77,7 @@ func (t *table) kind() kind {
 	case status || strings.HasPrefix(t.command, "-p2p") && len(t.tails) == 0:
 		return p2pKind + kind(strings.TrimPrefix(t.command, "-p2p"))
 	}
-	if l := t.legend; t.command == "-mp" || l.node && l.pix && !l.nvlink && t.command != "-m" {
+	if t.command == "-mp" || t.legend.ofPaths() && t.command != "-m" {
 		return pciKind
 	}
 	return topoKind

@@ -64,8 +64,14 @@ func TestPastes(t *testing.T) {
 		{"4gpu-pix-pxb-with-measurements.txt", nvidia + "4; PIX:2 PXB:4; worst PXB; full no; groups []; complete yes", topology.Device{Index: 3}, []string{"peer-to-peer"}},
 		// A test's data, tabs written out (idx 58579790270).
 		{"8gpu-rocm-two-quads.txt", rocm + "8; PCIE:16 XGMI:12; worst PCIE; full no; groups []; complete yes", topology.Device{Index: 7, NUMA: "1"}, nil},
-		// All tables that amd-smi's manual shows.
-		{"4gpu-amd-smi-all-tables.txt", "amd-smi topology; 4; XGMI:6; worst XGMI; full no; groups []; complete yes", topology.Device{Index: 3}, nil},
+		// Two Radeons without access, all tables of the tool (idx 57129709323).
+		{"2gpu-amd-smi-all-tables.txt", "amd-smi topology; 2; PCIE:1; worst PCIE; full no; groups []; complete yes", topology.Device{Index: 1}, []string{"no peer-to-peer access (NS)"}},
+		// A benchmark's log on a quad GH200 node (idx 24648545835).
+		{"4gpu-gh200-own-nodes.txt", nvidia + "4; NV6:6; worst NV6; full yes; groups [[0 1 2 3]]; complete yes", topology.Device{Index: 3, CPUAffinity: "216-287", NUMA: "3,29-35"}, nil},
+		// Remarks in arrows behind the rows (idx 35823911341).
+		{"4gpu-h200-nvl-remarks.txt", nvidia + "4; NV6:6; worst NV6; full yes; groups [[0 1 2 3]]; complete yes", topology.Device{Index: 3}, nil},
+		// A page that explains in its own words the two classes that it has (idx 57009408460): no legend of -mp.
+		{"4gpu-pix-some-classes-explained.txt", nvidia + "4; NODE:4 PIX:2; worst NODE; full no; groups []; complete yes", topology.Device{Index: 3}, []string{"peer-to-peer"}},
 		// SGLang's report of an environment, Atlas A3 (idx 54589108107).
 		{"2npu-two-dies.txt", npu + "2; SIO:1; worst SIO; full no; groups []; complete yes", topology.Device{Index: 13}, nil},
 		// NA is in the legend of npu-smi.

@@ -22,7 +22,11 @@ type table struct {
 }
 
 // legend is what the legend after a matrix holds.
-type legend struct{ node, pix, nvlink bool }
+type legend struct{ sys, node, phb, pxb, pix, nvlink bool }
+
+// ofPaths reports whether it is the legend of `topo -mp`: that of `topo -m` without NV#. People who explain some classes
+// in their own words leave out more.
+func (l legend) ofPaths() bool { return l.sys && l.node && l.phb && l.pxb && l.pix && !l.nvlink }
 
 // row is one line of a matrix, or what became of one.
 type row struct {
