@@ -69,8 +69,8 @@ func shortTiles(p *plan.Schedule) *plan.Schedule {
 func (s *suite) exact(p *plan.Schedule, req backend.Request, ranges []backend.Range) error {
 	world := req.Group.WorldSize()
 	limit := min(1<<20, int64(p.Buffers+2)*p.TileBytes)
-	if p.Direct() {
-		limit = min(limit, plan.TrialBytes)
+	if p.Direct() { // its range may begin beyond the memory that there is to try it with
+		limit, ranges = min(limit, plan.TrialBytes), backend.AllBytes()
 	}
 	sizes := exec.TestSizes(req.Class.DataType, ranges, []int64{p.TileBytes}, limit)
 	g, err := newTeam(p, s.deadline)
@@ -114,15 +114,12 @@ func (s *suite) bitsAreTheSame() error {
 
 func (s *suite) sameBits(p *plan.Schedule, req backend.Request, ranges []backend.Range) error {
 	limit := 4 * p.TileBytes
-	if p.Direct() {
-		limit = min(limit, plan.TrialBytes)
+	if p.Direct() { // its range may begin beyond the memory that there is to try it with
+		limit, ranges = min(limit, plan.TrialBytes), backend.AllBytes()
 	}
 	sizes := exec.TestSizes(req.Class.DataType, ranges, []int64{p.TileBytes}, limit)
 	if len(sizes) == 0 {
 		return nil
-	}
-	if p.Direct() {
-		sizes = exec.Within(sizes, plan.TrialBytes)
 	}
 	n := sizes[len(sizes)-1]
 	g, err := newTeam(p, s.deadline)
