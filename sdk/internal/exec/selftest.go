@@ -28,9 +28,9 @@ func SelfTest(run func(Call) error, rank, world int, class collective.Class, ran
 	return SelfTestSizes(run, rank, world, class, TestSizes(class.DataType, ranges, edges, limit), memory)
 }
 
-// Within are the byte counts that are at most limit. If all are above it, a plan that is proved for every size is tried
+// within are the byte counts that are at most limit. If all are above it, a plan that is proved for every size is tried
 // with limit instead.
-func Within(sizes []int64, limit int64) []int64 {
+func within(sizes []int64, limit int64) []int64 {
 	some := lo.Filter(sizes, func(n int64, _ int) bool { return n <= limit })
 	if len(some) == 0 && len(sizes) > 0 {
 		some = []int64{limit}
@@ -71,7 +71,7 @@ func SelfTestSizes(run func(Call) error, rank, world int, class collective.Class
 // selfTestSizes takes results for right that near says are near enough; nil wants exact ones.
 func selfTestSizes(run func(Call) error, rank, world int, class collective.Class, sizes []int64, memory []byte, near func(got, want float64) bool) error {
 	if memory != nil {
-		sizes = Within(sizes, int64(len(memory)/2))
+		sizes = within(sizes, int64(len(memory)/2))
 	}
 	if len(sizes) == 0 {
 		return nil

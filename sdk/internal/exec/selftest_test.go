@@ -110,7 +110,7 @@ func TestWithin(t *testing.T) {
 	for _, c := range []struct{ sizes, want []int64 }{
 		{[]int64{4, 100, 128, 132}, []int64{4, 100, 128}}, {[]int64{1 << 20, 2 << 20}, []int64{128}}, {nil, []int64{}},
 	} {
-		if diff := cmp.Diff(c.want, Within(c.sizes, 128)); diff != "" {
+		if diff := cmp.Diff(c.want, within(c.sizes, 128)); diff != "" {
 			t.Errorf("%v (-want +got):\n%s", c.sizes, diff)
 		}
 	}
