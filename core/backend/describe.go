@@ -7,6 +7,7 @@ import (
 	"github.com/samber/lo"
 
 	"github.com/weir-project/weir/core/collective"
+	"github.com/weir-project/weir/core/topology"
 )
 
 // Describe lists the requirements for people, one phrase each; "nothing" if there are none.
@@ -50,6 +51,9 @@ func (w Window) describe() string {
 	var keys []string
 	if w.Capability != "" {
 		keys = append(keys, w.Capability)
+	}
+	if w.Link != topology.Unknown {
+		keys = append(keys, w.Link.Words())
 	}
 	if (w.WorldSizes != Span{}) {
 		keys = append(keys, spans([]Span{w.WorldSizes})+" ranks")

@@ -75,8 +75,9 @@ const (
 
 // Window is a range of byte counts for some groups. Its zero-valued keys match every group.
 type Window struct {
-	Capability string // as in Requirements.Capabilities
-	WorldSizes Span   // the zero Span: every number of ranks
+	Capability string         // as in Requirements.Capabilities
+	Link       topology.Class // of the group's slowest link; the zero class: every link
+	WorldSizes Span           // the zero Span: every number of ranks
 	DataType   *collective.DataType
 	Mode       Mode
 	Range      Range

@@ -7,6 +7,7 @@ import (
 	"github.com/samber/lo"
 
 	"github.com/weir-project/weir/core/collective"
+	"github.com/weir-project/weir/core/topology"
 )
 
 // windows are the byte ranges for the group; none if there is no window for its key. A window of a capability is for
@@ -20,7 +21,10 @@ func (c *checker) windows(q Requirements) []Range {
 			return r.Device != nil && r.Device.Capability != "" && matchesCapability(w.Capability, r.Device.Capability)
 		})
 	})
-	byWorld := lo.Filter(byArch, func(w Window, _ int) bool {
+	byLink := lo.Filter(byArch, func(w Window, _ int) bool {
+		return w.Link == topology.Unknown || w.Link == c.Group.Worst().Class
+	})
+	byWorld := lo.Filter(byLink, func(w Window, _ int) bool {
 		return w.WorldSizes == Span{} || w.WorldSizes.Contains(c.Group.WorldSize())
 	})
 	byType := lo.Filter(byWorld, func(w Window, _ int) bool { return w.DataType == nil || *w.DataType == c.Class.DataType })
@@ -28,7 +32,9 @@ func (c *checker) windows(q Requirements) []Range {
 	switch {
 	case len(byArch) == 0 && !c.saidOf(Arch, "compute capability unknown"):
 		c.noWindowForArch()
-	case len(byArch) > 0 && len(byWorld) == 0 && !c.saidOf(WorldSize, ""):
+	case len(byArch) > 0 && len(byLink) == 0 && !c.saidOf(LinkNotFull, "link of a pair"):
+		c.noWindowForLink()
+	case len(byLink) > 0 && len(byWorld) == 0 && !c.saidOf(WorldSize, ""):
 		c.no(WorldSize, strconv.Itoa(c.Group.WorldSize()), "one with a byte window")
 	case len(byWorld) > 0 && len(byType) == 0 && !c.saidOf(DType, ""):
 		c.no(DType, c.Class.DataType.String(), "one with a byte window")
@@ -62,4 +68,15 @@ func (c *checker) noWindowForArch() {
 	default:
 		c.no(Arch, list(lo.Uniq(lo.Map(c.Group.Ranks, func(r collective.Rank, _ int) string { return r.Device.Capability }))), required)
 	}
+}
+
+// noWindowForLink tells a link without a window from one that is not known.
+func (c *checker) noWindowForLink() {
+	const required = "one with a byte window"
+	worst := c.Group.Worst()
+	if worst.Class == topology.Unknown {
+		c.dunno("link of a pair", required)
+		return
+	}
+	c.no(LinkNotFull, worst.String(), required)
 }

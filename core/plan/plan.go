@@ -26,24 +26,6 @@ type Plan interface {
 	sealed()
 }
 
-// Kernel is a GPU kernel that every rank launches on the caller's stream.
-type Kernel struct {
-	Image       []byte   // PTX text or a cubin
-	Launches    []Launch // which function runs for which type and byte range
-	BufferBytes int64    // size of one rank's symmetric buffer
-	PollsAbort  bool     // the kernel leaves when the abort word is set
-	MinDriver   string   // oldest CUDA driver that loads the image
-}
-
-// Launch is one row of a kernel's launch table.
-type Launch struct {
-	DataType    string // as core/collective names it
-	Min, Max    int64  // byte counts, both included
-	Function    string
-	Grid, Block int // blocks, threads per block
-	SharedBytes int // dynamic shared memory per block
-}
-
 // Library is a shared library with the NCCL ABI.
 type Library struct {
 	Path    string // absolute
@@ -57,9 +39,6 @@ type Worker struct {
 	Slots     int   // slots per rank, used in turn
 }
 
-// Kind is KernelKind.
-func (*Kernel) Kind() Kind { return KernelKind }
-
 // Kind is LibraryKind.
 func (*Library) Kind() Kind { return LibraryKind }
 
@@ -70,29 +49,6 @@ func (*Schedule) sealed() {}
 func (*Kernel) sealed()   {}
 func (*Library) sealed()  {}
 func (*Worker) sealed()   {}
-
-const (
-	maxImage  = 64 << 20
-	maxBuffer = 1 << 40
-)
-
-// Validate checks sizes and the launch table.
-func (k *Kernel) Validate(int) error {
-	switch {
-	case len(k.Image) == 0 || len(k.Image) > maxImage:
-		return fmt.Errorf("kernel plan: image of %d bytes, want 1 to %d", len(k.Image), maxImage)
-	case len(k.Launches) == 0:
-		return fmt.Errorf("kernel plan: empty launch table")
-	case k.BufferBytes < 0 || k.BufferBytes > maxBuffer:
-		return fmt.Errorf("kernel plan: buffer of %d bytes", k.BufferBytes)
-	}
-	for i, l := range k.Launches {
-		if l.Function == "" || l.Grid < 1 || l.Block < 1 || l.Block > 1024 || l.Min < 1 || l.Max < l.Min || l.SharedBytes < 0 {
-			return fmt.Errorf("kernel plan: launch %d is impossible: %+v", i, l)
-		}
-	}
-	return nil
-}
 
 // Validate checks that the path is absolute and the variant known.
 func (l *Library) Validate(int) error {

@@ -18,7 +18,7 @@ func TestKinds(t *testing.T) {
 
 func TestValidate(t *testing.T) {
 	kernel := func(change func(*Kernel)) *Kernel {
-		k := &Kernel{Image: []byte{1}, Launches: []Launch{{DataType: "float32", Min: 4, Max: 8, Function: "f", Grid: 1, Block: 1024}}}
+		k := &Kernel{Image: []byte{1}, Buffer: DeviceBuffer, Launches: []Launch{{DataType: "float32", Min: 4, Max: 8, Function: "f", Grid: 1, Block: 1024}}}
 		change(k)
 		return k
 	}
@@ -29,13 +29,17 @@ func TestValidate(t *testing.T) {
 		"kernel":                {kernel(func(*Kernel) {}), ""},
 		"kernel, no image":      {kernel(func(k *Kernel) { k.Image = nil }), "image of 0 bytes"},
 		"kernel, huge image":    {kernel(func(k *Kernel) { k.Image = make([]byte, maxImage+1) }), "image of"},
-		"kernel, no launches":   {kernel(func(k *Kernel) { k.Launches = nil }), "empty launch table"},
+		"kernel, no launches":   {kernel(func(k *Kernel) { k.Launches = nil }), "launch table of 0 rows"},
 		"kernel, buffer":        {kernel(func(k *Kernel) { k.BufferBytes = -1 }), "buffer of -1"},
 		"kernel, huge buffer":   {kernel(func(k *Kernel) { k.BufferBytes = maxBuffer + 1 }), "buffer of"},
 		"kernel, no function":   {kernel(func(k *Kernel) { k.Launches[0].Function = "" }), "launch 0"},
 		"kernel, no grid":       {kernel(func(k *Kernel) { k.Launches[0].Grid = 0 }), "launch 0"},
 		"kernel, huge block":    {kernel(func(k *Kernel) { k.Launches[0].Block = 1025 }), "launch 0"},
 		"kernel, empty range":   {kernel(func(k *Kernel) { k.Launches[0].Max = 3 }), "launch 0"},
+		"kernel, no memory":     {kernel(func(k *Kernel) { k.Buffer = "" }), `unknown buffer memory ""`},
+		"kernel, type":          {kernel(func(k *Kernel) { k.Launches[0].DataType = "complex" }), `launch 0: unknown data type "complex"`},
+		"kernel, argument":      {kernel(func(k *Kernel) { k.Launches[0].Arguments = []Argument{ArgIn, "epoch"} }), `launch 0: unknown argument "epoch"`},
+		"kernel, overlap":       {kernel(func(k *Kernel) { k.Launches = append(k.Launches, k.Launches[0]) }), "launches 0 and 1 both serve float32 of"},
 		"kernel, shared memory": {kernel(func(k *Kernel) { k.Launches[0].SharedBytes = -1 }), "launch 0"},
 
 		"library":                {&Library{Path: "/usr/lib/libnccl.so.2", Variant: "nccl"}, ""},

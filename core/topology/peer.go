@@ -4,10 +4,12 @@ package topology
 type P2P string
 
 // The evidence, from nothing to proof. Reported means that the driver says it works; verified means that data was
-// written by one GPU, read by the other and found right.
+// written by one GPU, read by the other and found right; failed that this was tried and went wrong, whatever the driver
+// says.
 const (
 	P2PUnknown  P2P = ""
 	P2PNone     P2P = "none"
+	P2PFailed   P2P = "failed"
 	P2PReported P2P = "reported"
 	P2PVerified P2P = "verified"
 )

@@ -94,7 +94,7 @@ func TestInfoRoundTrip(t *testing.T) {
 				Vendors: []string{"nvidia"}, Capabilities: []string{"9.0", "8.0+"}, Platforms: []string{"linux/amd64"}, Driver: "550",
 				Libraries: []collective.Library{{Name: "nccl", Version: "2.20"}},
 				Windows: []backend.Window{{
-					Capability: "9.0", WorldSizes: backend.Span{Min: 5, Max: 8}, Mode: backend.Captured, DataType: &half,
+					Capability: "9.0", Link: topology.SYS, WorldSizes: backend.Span{Min: 5, Max: 8}, Mode: backend.Captured, DataType: &half,
 					Range: backend.Range{Min: 1, Max: 9, Multiple: 3}, Unmeasured: true,
 				}},
 				Multiple: 16, Alignment: 128, Placement: collective.OutOfPlace, Modes: []backend.Mode{backend.Eager},
@@ -116,8 +116,10 @@ func samplePlans() []plan.Plan {
 			}, nil},
 		},
 		&plan.Kernel{
-			Image: []byte{0, 255}, BufferBytes: 1 << 20, PollsAbort: true, MinDriver: "550",
-			Launches: []plan.Launch{{DataType: "float32", Min: 1, Max: 2, Function: "f", Grid: 3, Block: 4, SharedBytes: 5}},
+			Image: []byte{0, 255}, BufferBytes: 1 << 20, PollsAbort: true, MinDriver: "12.0", Buffer: plan.HostBuffer,
+			Launches: []plan.Launch{{
+				DataType: "float32", Min: 1, Max: 2, Function: "f", Grid: 3, Block: 4, SharedBytes: 5, Arguments: []plan.Argument{plan.ArgIn, plan.ArgNull},
+			}},
 		},
 		&plan.Library{Path: "/libnccl.so.2", Version: "2.28.9", Variant: "nccl"},
 		&plan.Worker{SlotBytes: 4096, Slots: 2},

@@ -115,6 +115,7 @@ func fromSpan(s backend.Span) *Span { return &Span{Min: i32(s.Min), Max: i32(s.M
 func fromWindow(w backend.Window) *Window {
 	m := &Window{
 		Capability: text(w.Capability), Mode: string(w.Mode), Range: fromRange(w.Range), Unmeasured: w.Unmeasured,
+		Link: string(w.Link),
 	}
 	if (w.WorldSizes != backend.Span{}) {
 		m.WorldSizes = fromSpan(w.WorldSizes)

@@ -105,6 +105,11 @@ func toWindow(m *Window) (backend.Window, error) {
 			return backend.Window{}, err
 		}
 	}
+	if name := m.GetLink(); name != "" {
+		if w.Link, err = toLinkClass(name); err != nil {
+			return backend.Window{}, err
+		}
+	}
 	if name := m.GetDataType(); name != "" {
 		w.DataType = new(collective.DataType)
 		if err := w.DataType.UnmarshalText([]byte(name)); err != nil {

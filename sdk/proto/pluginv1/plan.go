@@ -1,6 +1,7 @@
 package pluginv1
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 
@@ -51,7 +52,7 @@ func fromPlace(p plan.Place) *Place {
 func fromKernel(k *plan.Kernel) *Kernel {
 	return &Kernel{
 		Image: k.Image, Launches: each(k.Launches, fromLaunch), BufferBytes: k.BufferBytes,
-		PollsAbort: k.PollsAbort, MinDriver: text(k.MinDriver),
+		PollsAbort: k.PollsAbort, MinDriver: text(k.MinDriver), Buffer: text(string(k.Buffer)),
 	}
 }
 
@@ -59,6 +60,7 @@ func fromLaunch(l plan.Launch) *Launch {
 	return &Launch{
 		DataType: text(l.DataType), Min: l.Min, Max: l.Max, Function: text(l.Function),
 		Grid: i32(l.Grid), Block: i32(l.Block), SharedBytes: i32(l.SharedBytes),
+		Arguments: each(l.Arguments, func(a plan.Argument) string { return text(string(a)) }),
 	}
 }
 
@@ -125,7 +127,10 @@ func toPlace(m *Place) (plan.Place, error) {
 }
 
 func toKernel(m *Kernel) (plan.Plan, error) {
-	k := &plan.Kernel{Image: m.GetImage(), BufferBytes: m.GetBufferBytes(), PollsAbort: m.GetPollsAbort(), MinDriver: m.GetMinDriver()}
+	k := &plan.Kernel{
+		Image: m.GetImage(), BufferBytes: m.GetBufferBytes(), PollsAbort: m.GetPollsAbort(), MinDriver: m.GetMinDriver(),
+		Buffer: cmp.Or(plan.BufferMemory(m.GetBuffer()), plan.DeviceBuffer),
+	}
 	var err error
 	k.Launches, err = eachErr("kernel: launch", m.GetLaunches(), func(l *Launch) (plan.Launch, error) {
 		if l == nil {
@@ -134,6 +139,7 @@ func toKernel(m *Kernel) (plan.Plan, error) {
 		return plan.Launch{
 			DataType: l.GetDataType(), Min: l.GetMin(), Max: l.GetMax(), Function: l.GetFunction(),
 			Grid: int(l.GetGrid()), Block: int(l.GetBlock()), SharedBytes: int(l.GetSharedBytes()),
+			Arguments: each(l.GetArguments(), func(a string) plan.Argument { return plan.Argument(a) }),
 		}, nil
 	})
 	if err != nil {

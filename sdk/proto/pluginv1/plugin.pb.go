@@ -592,6 +592,7 @@ type Window struct {
 	Range         *Range                 `protobuf:"bytes,4,opt,name=range,proto3" json:"range,omitempty"`
 	Unmeasured    bool                   `protobuf:"varint,5,opt,name=unmeasured,proto3" json:"unmeasured,omitempty"` // the range is a guess for this kind of machine
 	DataType      string                 `protobuf:"bytes,6,opt,name=data_type,json=dataType,proto3" json:"data_type,omitempty"`
+	Link          string                 `protobuf:"bytes,7,opt,name=link,proto3" json:"link,omitempty"` // class of the group's slowest link
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -664,6 +665,13 @@ func (x *Window) GetUnmeasured() bool {
 func (x *Window) GetDataType() string {
 	if x != nil {
 		return x.DataType
+	}
+	return ""
+}
+
+func (x *Window) GetLink() string {
+	if x != nil {
+		return x.Link
 	}
 	return ""
 }
@@ -872,7 +880,7 @@ type Group struct {
 	Id            string                 `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	Ranks         []*Rank                `protobuf:"bytes,2,rep,name=ranks,proto3" json:"ranks,omitempty"`
 	Links         []*LinkRow             `protobuf:"bytes,3,rep,name=links,proto3" json:"links,omitempty"`         // links[a].links[b]; the diagonal is unused
-	P2P           string                 `protobuf:"bytes,4,opt,name=p2p,proto3" json:"p2p,omitempty"`             // none, reported, verified
+	P2P           string                 `protobuf:"bytes,4,opt,name=p2p,proto3" json:"p2p,omitempty"`             // none, failed, reported, verified
 	Multicast     string                 `protobuf:"bytes,5,opt,name=multicast,proto3" json:"multicast,omitempty"` // yes, no
 	Cores         int32                  `protobuf:"varint,6,opt,name=cores,proto3" json:"cores,omitempty"`        // that the ranks may use
 	Platform      string                 `protobuf:"bytes,7,opt,name=platform,proto3" json:"platform,omitempty"`
@@ -1991,7 +1999,8 @@ type Kernel struct {
 	Launches      []*Launch              `protobuf:"bytes,2,rep,name=launches,proto3" json:"launches,omitempty"`
 	BufferBytes   int64                  `protobuf:"varint,3,opt,name=buffer_bytes,json=bufferBytes,proto3" json:"buffer_bytes,omitempty"`
 	PollsAbort    bool                   `protobuf:"varint,4,opt,name=polls_abort,json=pollsAbort,proto3" json:"polls_abort,omitempty"`
-	MinDriver     string                 `protobuf:"bytes,5,opt,name=min_driver,json=minDriver,proto3" json:"min_driver,omitempty"`
+	MinDriver     string                 `protobuf:"bytes,5,opt,name=min_driver,json=minDriver,proto3" json:"min_driver,omitempty"` // CUDA version
+	Buffer        string                 `protobuf:"bytes,6,opt,name=buffer,proto3" json:"buffer,omitempty"`                        // device or host; empty: device
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2061,15 +2070,24 @@ func (x *Kernel) GetMinDriver() string {
 	return ""
 }
 
+func (x *Kernel) GetBuffer() string {
+	if x != nil {
+		return x.Buffer
+	}
+	return ""
+}
+
 type Launch struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	DataType      string                 `protobuf:"bytes,1,opt,name=data_type,json=dataType,proto3" json:"data_type,omitempty"`
-	Min           int64                  `protobuf:"varint,2,opt,name=min,proto3" json:"min,omitempty"`
-	Max           int64                  `protobuf:"varint,3,opt,name=max,proto3" json:"max,omitempty"`
-	Function      string                 `protobuf:"bytes,4,opt,name=function,proto3" json:"function,omitempty"`
-	Grid          int32                  `protobuf:"varint,5,opt,name=grid,proto3" json:"grid,omitempty"`
-	Block         int32                  `protobuf:"varint,6,opt,name=block,proto3" json:"block,omitempty"`
-	SharedBytes   int32                  `protobuf:"varint,7,opt,name=shared_bytes,json=sharedBytes,proto3" json:"shared_bytes,omitempty"`
+	state       protoimpl.MessageState `protogen:"open.v1"`
+	DataType    string                 `protobuf:"bytes,1,opt,name=data_type,json=dataType,proto3" json:"data_type,omitempty"`
+	Min         int64                  `protobuf:"varint,2,opt,name=min,proto3" json:"min,omitempty"`
+	Max         int64                  `protobuf:"varint,3,opt,name=max,proto3" json:"max,omitempty"`
+	Function    string                 `protobuf:"bytes,4,opt,name=function,proto3" json:"function,omitempty"`
+	Grid        int32                  `protobuf:"varint,5,opt,name=grid,proto3" json:"grid,omitempty"`
+	Block       int32                  `protobuf:"varint,6,opt,name=block,proto3" json:"block,omitempty"`
+	SharedBytes int32                  `protobuf:"varint,7,opt,name=shared_bytes,json=sharedBytes,proto3" json:"shared_bytes,omitempty"`
+	// What the function takes: in, out, count, rank, world, hash, id, buffers, control, status, null. None: one weir_call.
+	Arguments     []string `protobuf:"bytes,8,rep,name=arguments,proto3" json:"arguments,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2151,6 +2169,13 @@ func (x *Launch) GetSharedBytes() int32 {
 		return x.SharedBytes
 	}
 	return 0
+}
+
+func (x *Launch) GetArguments() []string {
+	if x != nil {
+		return x.Arguments
+	}
+	return nil
 }
 
 // NcclLibrary is a shared library with the NCCL ABI.
@@ -2587,7 +2612,7 @@ const file_pluginv1_plugin_proto_rawDesc = "" +
 	"registered\"*\n" +
 	"\x04Span\x12\x10\n" +
 	"\x03min\x18\x01 \x01(\x05R\x03min\x12\x10\n" +
-	"\x03max\x18\x02 \x01(\x05R\x03max\"\xdd\x01\n" +
+	"\x03max\x18\x02 \x01(\x05R\x03max\"\xf1\x01\n" +
 	"\x06Window\x12\x1e\n" +
 	"\n" +
 	"capability\x18\x01 \x01(\tR\n" +
@@ -2599,7 +2624,8 @@ const file_pluginv1_plugin_proto_rawDesc = "" +
 	"\n" +
 	"unmeasured\x18\x05 \x01(\bR\n" +
 	"unmeasured\x12\x1b\n" +
-	"\tdata_type\x18\x06 \x01(\tR\bdataType\"G\n" +
+	"\tdata_type\x18\x06 \x01(\tR\bdataType\x12\x12\n" +
+	"\x04link\x18\a \x01(\tR\x04link\"G\n" +
 	"\x05Range\x12\x10\n" +
 	"\x03min\x18\x01 \x01(\x03R\x03min\x12\x10\n" +
 	"\x03max\x18\x02 \x01(\x03R\x03max\x12\x1a\n" +
@@ -2716,7 +2742,7 @@ const file_pluginv1_plugin_proto_rawDesc = "" +
 	"\x03OUT\x10\x01\x12\b\n" +
 	"\x04SLOT\x10\x02\x12\v\n" +
 	"\aPEER_IN\x10\x03\x12\f\n" +
-	"\bPEER_OUT\x10\x04\"\xb5\x01\n" +
+	"\bPEER_OUT\x10\x04\"\xcd\x01\n" +
 	"\x06Kernel\x12\x14\n" +
 	"\x05image\x18\x01 \x01(\fR\x05image\x122\n" +
 	"\blaunches\x18\x02 \x03(\v2\x16.weir.plugin.v1.LaunchR\blaunches\x12!\n" +
@@ -2724,7 +2750,8 @@ const file_pluginv1_plugin_proto_rawDesc = "" +
 	"\vpolls_abort\x18\x04 \x01(\bR\n" +
 	"pollsAbort\x12\x1d\n" +
 	"\n" +
-	"min_driver\x18\x05 \x01(\tR\tminDriver\"\xb2\x01\n" +
+	"min_driver\x18\x05 \x01(\tR\tminDriver\x12\x16\n" +
+	"\x06buffer\x18\x06 \x01(\tR\x06buffer\"\xd0\x01\n" +
 	"\x06Launch\x12\x1b\n" +
 	"\tdata_type\x18\x01 \x01(\tR\bdataType\x12\x10\n" +
 	"\x03min\x18\x02 \x01(\x03R\x03min\x12\x10\n" +
@@ -2732,7 +2759,8 @@ const file_pluginv1_plugin_proto_rawDesc = "" +
 	"\bfunction\x18\x04 \x01(\tR\bfunction\x12\x12\n" +
 	"\x04grid\x18\x05 \x01(\x05R\x04grid\x12\x14\n" +
 	"\x05block\x18\x06 \x01(\x05R\x05block\x12!\n" +
-	"\fshared_bytes\x18\a \x01(\x05R\vsharedBytes\"U\n" +
+	"\fshared_bytes\x18\a \x01(\x05R\vsharedBytes\x12\x1c\n" +
+	"\targuments\x18\b \x03(\tR\targuments\"U\n" +
 	"\vNcclLibrary\x12\x12\n" +
 	"\x04path\x18\x01 \x01(\tR\x04path\x12\x18\n" +
 	"\aversion\x18\x02 \x01(\tR\aversion\x12\x18\n" +
