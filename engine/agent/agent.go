@@ -27,9 +27,9 @@ import (
 
 // Options are what an agent works with. All fields but those said to be optional must be set.
 type Options struct {
-	Socket     string // path to listen at; its folder must be the user's own
-	WorldSize  int    // ranks of a job
-	Candidates []dispatch.Candidate
+	Socket     string                      // path to listen at; its folder must be the user's own
+	WorldSize  int                         // ranks of a job
+	Candidates func() []dispatch.Candidate // as they are now: plugins are restarted and replaced
 	Policy     dispatch.Policy
 	Topology   topology.Graph
 

@@ -215,7 +215,7 @@ func (g *group) release() {
 	g.mu.Lock()
 	resolved := g.resolved
 	g.mu.Unlock()
-	for _, c := range g.job.agent.opts.Candidates {
+	for _, c := range g.job.agent.opts.Candidates() {
 		if resolved && c.Backend != nil {
 			g.job.agent.release(c, g.id)
 		}

@@ -90,7 +90,7 @@ func (g *group) decide(a *asked) {
 	agent := g.job.agent
 	start := time.Now()
 	ctx, trace := agent.opts.Tracer.Start(agent.background(), g.facts, a.class)
-	r := &resolution{group: g, asked: a, trace: trace, verdicts: map[string]backend.Verdict{}}
+	r := &resolution{group: g, asked: a, trace: trace, candidates: agent.opts.Candidates(), verdicts: map[string]backend.Verdict{}}
 	decision, err := r.run(ctx, start)
 	trace.End(decision, err)
 	if agent.opts.Meter != nil {
@@ -112,17 +112,19 @@ func (g *group) decide(a *asked) {
 
 // resolution is the work of deciding one class.
 type resolution struct {
-	group    *group
-	asked    *asked
-	trace    *telemetry.Resolution
-	verdicts map[string]backend.Verdict // so far
+	group *group
+	asked *asked
+	trace *telemetry.Resolution
+
+	candidates []dispatch.Candidate       // as they were when it began
+	verdicts   map[string]backend.Verdict // so far
 }
 
 // run decides. The error is a group that cannot be served or go on.
 func (r *resolution) run(ctx context.Context, start time.Time) (dispatch.Decision, error) {
 	opts := r.group.job.agent.opts
 	for {
-		d := r.trace.Resolve(ctx, opts.Candidates, dispatch.Options{Policy: opts.Policy, Verdicts: r.verdicts})
+		d := r.trace.Resolve(ctx, r.candidates, dispatch.Options{Policy: opts.Policy, Verdicts: r.verdicts})
 		for _, a := range d.Answers {
 			r.verdicts[a.Backend] = a.Verdict
 		}
@@ -208,7 +210,7 @@ func (r *resolution) trial(ctx context.Context, p plan.Plan) error {
 // plan asks a backend for its plan and checks it.
 func (r *resolution) plan(ctx context.Context, d dispatch.Decision, i int) (plan.Plan, error) {
 	name := d.Answers[i].Backend
-	c, found := lo.Find(r.group.job.agent.opts.Candidates, func(c dispatch.Candidate) bool { return c.Info.Name == name })
+	c, found := lo.Find(r.candidates, func(c dispatch.Candidate) bool { return c.Info.Name == name })
 	if !found || c.Backend == nil {
 		return nil, fmt.Errorf("backend %s has gone", name)
 	}
