@@ -145,7 +145,7 @@ func ranks(t *testing.T, world int, scenario string, env ...string) output {
 	var log bytes.Buffer
 	out := output{ranks: make([]string, world)}
 	a, err := agent.Listen(agent.Options{
-		Socket: filepath.Join(dir, "agent.sock"), WorldSize: world, Candidates: candidates(*found), MaxShared: 1 << 30, ShareDevices: true,
+		Socket: filepath.Join(dir, "agent.sock"), WorldSize: world, Candidates: func() []dispatch.Candidate { return candidates(*found) }, MaxShared: 1 << 30, ShareDevices: true,
 		JoinDeadline: 30 * time.Second, CallDeadline: 5 * time.Second, PrepareDeadline: 30 * time.Second, SelfTestDeadline: 30 * time.Second,
 		Tracer: telemetry.NewTracer(noop.NewTracerProvider()), Logger: slog.New(slog.NewTextHandler(&log, nil)),
 		Decided: func(r agent.Resolved) { out.decided = append(out.decided, r) },
