@@ -29,20 +29,19 @@ func AllReduceDevice(g *Group, dst, src uintptr, count int64, dataType collectiv
 	if !g.enter() {
 		return g.busyError()
 	}
-	var err error
 	if g.like(dst, src, count, dataType, op, stream) {
-		err = g.runAgain()
-	} else {
-		err = g.runDevice(dst, src, count, dataType, op, stream)
+		return g.runAgain()
 	}
+	err := g.runDevice(dst, src, count, dataType, op, stream)
 	g.exit()
 	return err
 }
 
-// runAgain makes a call that is like the last one. This and what it calls is the usual path: no lock, no allocation, and
+// runAgain makes a call that is like the last one, and gives the group back. This and what it calls is the usual path: no lock, no allocation, and
 // as few cache lines as can be.
 func (g *Group) runAgain() error {
 	if e := g.dead.Load(); e != nil {
+		g.exit()
 		return e
 	}
 	g.calls++
@@ -52,12 +51,13 @@ func (g *Group) runAgain() error {
 		return g.notAgain(number, captured, err)
 	}
 	g.part.Count(g.counter, g.bytes)
-	g.part.End(number)
+	g.part.End(number, &g.busy, idle)
 	return nil
 }
 
 // notAgain is the end of a call like the last one that did not go as that did.
 func (g *Group) notAgain(number uint64, captured bool, err error) error {
+	defer g.exit()
 	class := collective.Class{Memory: collective.CUDA, DataType: g.dataType, Op: g.op}
 	call := exec.DeviceCall{Class: class, Dst: g.dst, Src: g.src, Bytes: int64(g.bytes), Stream: cuda.Stream(g.stream)}
 	call.Class.Registered = len(g.deviceMemory) > 0 && g.onDeviceRegistered(call.Dst, call.Src, call.Bytes)

@@ -62,7 +62,10 @@ func (l *Library) Again() (captured bool, err error) {
 	if l.over.Load() {
 		return false, ErrOver
 	}
-	return l.ran(l.lane.Again())
+	if stopped := l.lane.Again(); stopped != 0 {
+		return l.ran(l.lane.Stopped(stopped))
+	}
+	return false, nil
 }
 
 func (l *Library) ran(status cuda.CaptureStatus, result int, err error) (captured bool, _ error) {

@@ -46,19 +46,19 @@ func (l *Lane) Target() *dl.Step { return l.steps.Step(target) }
 // means nothing when the status is another than NotCapturing or there is an error, which is the driver's.
 func (l *Lane) Run(s Stream) (status CaptureStatus, result int, err error) {
 	l.steps.Step(askCapture).Args[0] = uintptr(s)
-	return l.Again()
-}
-
-// Again is Run on the stream of the last one, with the target as it is.
-func (l *Lane) Again() (status CaptureStatus, result int, err error) {
-	if stopped := l.steps.Run(askContext); stopped != laneSteps {
-		return l.stopped(stopped)
+	if stopped := l.Again(); stopped != 0 {
+		return l.Stopped(stopped)
 	}
 	return NotCapturing, 0, nil
 }
 
-// stopped is what Run returns when a step did not end well.
-func (l *Lane) stopped(stopped int) (status CaptureStatus, result int, err error) {
+// Again is Run on the stream of the last one, with the target as it is. Unless it returns 0, which is that all went well,
+// Stopped is to be called with what it returns, on the same lane with nothing in between.
+func (l *Lane) Again() (stopped int) { return l.steps.Run(askContext) - laneSteps }
+
+// Stopped returns what Run would have.
+func (l *Lane) Stopped(stopped int) (status CaptureStatus, result int, err error) {
+	stopped += laneSteps
 	if stopped == askContext && l.steps.Step(askContext).Result == success { // the thread has another context
 		stopped, err = l.elsewhere()
 		if err != nil {

@@ -17,4 +17,4 @@ func cgocall(function uintptr, argument unsafe.Pointer) int32
 var sequenceAddress uintptr
 
 // run makes the calls from a step on, and returns how many it made before the one that stopped it.
-func run(s *Step) int { return int(cgocall(sequenceAddress, unsafe.Pointer(s))) }
+func run(runner uintptr, s *Step) int { return int(cgocall(runner, unsafe.Pointer(s))) }

@@ -8,8 +8,10 @@ import (
 	"github.com/ebitengine/purego"
 )
 
+const sequenceAddress = 0
+
 // run does what the assembly does elsewhere; it allocates.
-func run(s *Step) (done int) {
+func run(_ uintptr, s *Step) (done int) {
 	for {
 		r, _, _ := purego.SyscallN(s.Function, s.Args[:]...)
 		s.Result = int32(r)

@@ -112,39 +112,6 @@ func (b Begun) String() string {
 	return fmt.Sprintf("all-reduce %d of %d bytes, %s", b.Number, b.Bytes, b.Class)
 }
 
-// What is what a call does, without its number.
-type What uint64
-
-// WhatOf packs a call of a class.
-func WhatOf(class int, bytes int64) What { return What(packWhat(0, false, class, bytes)) }
-
-// Part is a rank's own part of a board, for the rank itself, where the address of each word is known. It is laid out like
-// the board.
-type Part struct {
-	number, what, done uint64
-	_                  [offCounters/8 - 3]uint64
-	counters           [NumCounters][2]uint64
-}
-
-// Part is the part of a rank.
-func (b *Board) Part(rank int) *Part { return (*Part)(unsafe.Pointer(b.rank(rank, 0))) }
-
-// Begin is Board.Begin.
-func (p *Part) Begin(number uint64, w What) {
-	ordered.Store64(&p.number, number)
-	ordered.Store64(&p.what, uint64(w)|number<<50)
-}
-
-// End is Board.End.
-func (p *Part) End(number uint64) { ordered.Store64(&p.done, number) }
-
-// Count is Board.Count.
-func (p *Part) Count(counter uint32, bytes uint64) {
-	c := &p.counters[min(counter, NumCounters-1)]
-	ordered.Store64(&c[0], c[0]+1) // no other writer
-	ordered.Store64(&c[1], c[1]+bytes)
-}
-
 // The word at offWhat. It holds the number's lowest bits too, so that a reader sees whether both words are of one call.
 func packWhat(number uint64, rejected bool, class int, bytes int64) uint64 {
 	what := number<<50 | uint64(class+1)<<40 | uint64(min(bytes, 1<<40-1))
