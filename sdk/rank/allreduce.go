@@ -131,6 +131,11 @@ func (g *Group) reject(why error) error {
 		return g.busyError()
 	}
 	defer g.exit()
+	return g.refuse(why)
+}
+
+// refuse is reject of a call that has begun.
+func (g *Group) refuse(why error) error {
 	if e := g.dead.Load(); e != nil {
 		return e
 	}
