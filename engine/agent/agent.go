@@ -41,6 +41,7 @@ type Options struct {
 	CallDeadline     time.Duration // of one all-reduce
 	PrepareDeadline  time.Duration
 	SelfTestDeadline time.Duration
+	WorkerDeadline   time.Duration // of a part of a call that all ranks have handed to a worker
 
 	Tracer  telemetry.Tracer
 	Parent  trace.SpanContext // optional; of every resolution's trace
@@ -50,6 +51,9 @@ type Options struct {
 
 	// Trial is optional: it runs a plan with foreign code in it apart from the ranks, and returns why it does not work.
 	Trial func(context.Context, plan.Plan, collective.Class, collective.Group) error
+
+	// Kill is optional: it ends a plugin's process at once, because of a worker that does not go on.
+	Kill func(plugin string, why error)
 
 	grace time.Duration // 0: the constant
 }

@@ -128,6 +128,7 @@ func (g *group) recordSamples(meter *telemetry.Meter) {
 
 // retire records the last samples of a group and lets its board go.
 func (g *group) retire() {
+	g.endServices()
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.closed {
