@@ -13,7 +13,7 @@ import (
 
 // badWorkers are the variables that configure worker plugins which go wrong at a tile; they are asked in order.
 func badWorkers(faults ...string) []string {
-	env := []string{"WEIR_DEADLINES__WORKER=300ms", "WEIR_RESTART__FIRST=1h"}
+	env := []string{"WEIR_DEADLINES__WORKER=300ms", "WEIR_RESTART__FIRST=1h", "WEIR_RESTART__LONGEST=1h"}
 	var names []string
 	for i, f := range faults {
 		how, at, _ := strings.Cut(f, "@")
@@ -30,45 +30,44 @@ var allRight = regexp.MustCompile(`(?m)^rank \d: (\d+) calls, all right$`)
 // TestWorkerGoesWrongInACall: whatever a worker does in the middle of a call, also of one that is larger than its slots and
 // in place, every rank gets every result exactly once, by the next backend.
 func TestWorkerGoesWrongInACall(t *testing.T) {
+	const world = "3"
 	for _, c := range []struct {
 		faults string
 		want   []string
 	}{
-		{"killed@3000", []string{"PLUGIN_CRASHED", "signal: killed"}},
-		{"stopped@3000", []string{"TIMEOUT", "within 300ms of all ranks having handed it over"}},
-		{"hangs@3000", []string{"TIMEOUT", "within 300ms of all ranks having handed it over"}},
-		{"fails@3000", []string{"PLUGIN_CRASHED", "out of luck"}},
-		{"panics@3000", []string{"PLUGIN_CRASHED", "a hole in the sum"}},
-		{"killed@3000 fails@2500 stopped@4000", []string{"from=bad0 to=bad1", "from=bad1 to=bad2", "from=bad2 to=shm-"}},
+		{"killed@12000", []string{"PLUGIN_CRASHED", "signal: killed"}},
+		{"stopped@8000", []string{"TIMEOUT", "within 300ms of all ranks having handed it over"}},
+		{"hangs@12000", []string{"TIMEOUT", "within 300ms of all ranks having handed it over"}},
+		{"fails@12000", []string{"PLUGIN_CRASHED", "out of luck"}},
+		{"panics@12000", []string{"PLUGIN_CRASHED", "a hole in the sum"}},
+		{"killed@12000 fails@12000 stopped@8000", []string{"from=bad0 to=bad1", "from=bad1 to=bad2", "from=bad2 to=shm-"}},
 	} {
-		for _, world := range []string{"2", "3"} {
-			t.Run(c.faults+" "+world, func(t *testing.T) {
-				folder := runFolder(t)
-				out, err := weir(t, folder, badWorkers(strings.Fields(c.faults)...), "run", "-q", "-n", world, "--",
-					"checked", "-calls", "600", "-pause", "2ms").CombinedOutput()
-				if err != nil {
-					t.Fatalf("%v\n%s", err, out)
+		t.Run(c.faults, func(t *testing.T) {
+			folder := runFolder(t)
+			out, err := weir(t, folder, badWorkers(strings.Fields(c.faults)...), "run", "-q", "-n", world, "--",
+				"checked", "-calls", "1500", "-pause", "1ms").CombinedOutput()
+			if err != nil {
+				t.Fatalf("%v\n%s", err, out)
+			}
+			if n := len(allRight.FindAll(out, -1)); fmt.Sprint(n) != world {
+				t.Errorf("%d ranks of %s are right:\n%s", n, world, out)
+			}
+			for _, want := range append(c.want, "a call went on with another backend") {
+				if !strings.Contains(string(out), want) {
+					t.Errorf("output lacks %q:\n%s", want, out)
 				}
-				if n := len(allRight.FindAll(out, -1)); fmt.Sprint(n) != world {
-					t.Errorf("%d ranks of %s are right:\n%s", n, world, out)
-				}
-				for _, want := range append(c.want, "a call went on with another backend") {
-					if !strings.Contains(string(out), want) {
-						t.Errorf("output lacks %q:\n%s", want, out)
-					}
-				}
-				if left := leftovers(folder); len(left) > 0 {
-					t.Errorf("left behind: %v", left)
-				}
-			})
-		}
+			}
+			if left := leftovers(folder); len(left) > 0 {
+				t.Errorf("left behind: %v", left)
+			}
+		})
 	}
 }
 
 // TestLastBackendGoes: without another backend the call is an error on all ranks that says who is gone.
 func TestLastBackendGoes(t *testing.T) {
-	env := append(badWorkers("killed@3000"), "WEIR_CASCADE__DISABLED=shm-flat,shm-twoshot")
-	out, err := weir(t, runFolder(t), env, "run", "-q", "-n", "2", "--", "sh", "-c", "checked -calls 600; exit 0").CombinedOutput()
+	env := append(badWorkers("killed@4000"), "WEIR_CASCADE__DISABLED=shm-flat,shm-twoshot")
+	out, err := weir(t, runFolder(t), env, "run", "-q", "-n", "2", "--", "sh", "-c", "checked -calls 600 -op sum; exit 0").CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
@@ -105,8 +104,8 @@ func TestWorkersThatDoNotServe(t *testing.T) {
 // TestFailoverIsTraced: the decision that follows the loss, the call that went on and the count.
 func TestFailoverIsTraced(t *testing.T) {
 	collector := telemetrytest.Start(t)
-	env := append(collector.Environ(), badWorkers("killed@3000")...)
-	if out, err := weir(t, runFolder(t), env, "run", "-q", "-n", "2", "--", "checked", "-calls", "600").CombinedOutput(); err != nil {
+	env := append(collector.Environ(), badWorkers("killed@4000")...)
+	if out, err := weir(t, runFolder(t), env, "run", "-q", "-n", "2", "--", "checked", "-calls", "600", "-op", "sum").CombinedOutput(); err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	var found bool
@@ -121,7 +120,9 @@ func TestFailoverIsTraced(t *testing.T) {
 	if !found {
 		t.Error("no span weir.failover")
 	}
-	if !slices.ContainsFunc(collector.Metrics(), func(p telemetrytest.Point) bool { return p.Metric == "weir.failover.duration" && p.Count == 1 && p.Value > 0 }) {
+	if !slices.ContainsFunc(collector.Metrics(), func(p telemetrytest.Point) bool {
+		return p.Metric == "weir.failover.duration" && p.Count == 1 && p.Value > 0
+	}) {
 		t.Errorf("metrics %v", collector.Metrics())
 	}
 }

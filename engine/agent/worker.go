@@ -166,6 +166,16 @@ func (s *service) end() {
 	s.memory.Unmap()
 }
 
+// isGone reports whether the worker is.
+func (s *service) isGone() bool {
+	select {
+	case <-s.done:
+		return true
+	default:
+		return false
+	}
+}
+
 // fault is why the worker is gone.
 func (s *service) fault() *backend.Fault {
 	s.mu.Lock()
