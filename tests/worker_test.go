@@ -32,20 +32,20 @@ var allRight = regexp.MustCompile(`(?m)^rank \d: (\d+) calls, all right$`)
 func TestWorkerGoesWrongInACall(t *testing.T) {
 	const world = "3"
 	for _, c := range []struct {
-		faults string
-		want   []string
+		faults, op string // no op: several request classes
+		want       []string
 	}{
-		{"killed@12000", []string{"PLUGIN_CRASHED", "signal: killed"}},
+		{"killed@12000", "", []string{"PLUGIN_CRASHED", "signal: killed"}},
 		{"stopped@8000", []string{"TIMEOUT", "within 300ms of all ranks having handed it over"}},
-		{"hangs@12000", []string{"TIMEOUT", "within 300ms of all ranks having handed it over"}},
-		{"fails@12000", []string{"PLUGIN_CRASHED", "out of luck"}},
-		{"panics@12000", []string{"PLUGIN_CRASHED", "a hole in the sum"}},
-		{"killed@12000 fails@12000 stopped@8000", []string{"from=bad0 to=bad1", "from=bad1 to=bad2", "from=bad2 to=shm-"}},
+		{"hangs@4000", "sum", []string{"TIMEOUT", "within 300ms of all ranks having handed it over"}},
+		{"fails@4000", "sum", []string{"PLUGIN_CRASHED", "out of luck"}},
+		{"panics@4000", "sum", []string{"PLUGIN_CRASHED", "a hole in the sum"}},
+		{"killed@4000 fails@4000 stopped@4000", "sum", []string{"from=bad0 to=bad1", "from=bad1 to=bad2", "from=bad2 to=shm-"}},
 	} {
 		t.Run(c.faults, func(t *testing.T) {
 			folder := runFolder(t)
 			out, err := weir(t, folder, badWorkers(strings.Fields(c.faults)...), "run", "-q", "-n", world, "--",
-				"checked", "-calls", "1500", "-pause", "1ms").CombinedOutput()
+				"checked", "-calls", "1000", "-pause", "1ms", "-op", c.op).CombinedOutput()
 			if err != nil {
 				t.Fatalf("%v\n%s", err, out)
 			}
