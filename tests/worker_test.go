@@ -36,7 +36,7 @@ func TestWorkerGoesWrongInACall(t *testing.T) {
 		want       []string
 	}{
 		{"killed@12000", "", []string{"PLUGIN_CRASHED", "signal: killed"}},
-		{"stopped@8000", []string{"TIMEOUT", "within 300ms of all ranks having handed it over"}},
+		{"stopped@4000", "sum", []string{"TIMEOUT", "within 300ms of all ranks having handed it over"}},
 		{"hangs@4000", "sum", []string{"TIMEOUT", "within 300ms of all ranks having handed it over"}},
 		{"fails@4000", "sum", []string{"PLUGIN_CRASHED", "out of luck"}},
 		{"panics@4000", "sum", []string{"PLUGIN_CRASHED", "a hole in the sum"}},
