@@ -102,7 +102,7 @@ func (g *Group) run(class collective.Class, dst, src unsafe.Pointer, bytes int64
 	if err != nil {
 		return g.broken(number, err)
 	}
-	g.board.Count(g.rank, e.counter, bytes)
+	g.board.Count(g.rank, number, e.counter, bytes)
 	g.board.End(g.rank, number)
 	return nil
 }

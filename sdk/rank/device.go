@@ -102,7 +102,7 @@ func (g *Group) runDevice(class collective.Class, dst, src uintptr, bytes int64,
 	case err != nil:
 		return g.failedCall(number, err)
 	}
-	g.board.Count(g.rank, e.counter, bytes)
+	g.board.Count(g.rank, number, e.counter, bytes)
 	g.board.End(g.rank, number)
 	return nil
 }
@@ -169,7 +169,7 @@ func (g *Group) runCaptured(call exec.DeviceCall, number uint64, err error) erro
 	if err := e.library.RunCaptured(call); err != nil {
 		return g.failedCall(number, err)
 	}
-	g.board.Count(g.rank, e.counter, call.Bytes)
+	g.board.Count(g.rank, number, e.counter, call.Bytes)
 	g.board.End(g.rank, number)
 	return nil
 }
