@@ -41,6 +41,7 @@ type Options struct {
 	CallDeadline     time.Duration // of one all-reduce
 	PrepareDeadline  time.Duration
 	SelfTestDeadline time.Duration
+	WorkerDeadline   time.Duration // of a part of a call that all ranks have handed to a worker
 
 	Tracer  telemetry.Tracer
 	Parent  trace.SpanContext // optional; of every resolution's trace
@@ -50,6 +51,9 @@ type Options struct {
 
 	// Trial is optional: it runs a plan with foreign code in it apart from the ranks, and returns why it does not work.
 	Trial func(context.Context, plan.Plan, collective.Class, collective.Group) error
+
+	// Kill is optional: it ends a plugin's process at once, because of a worker that does not go on.
+	Kill func(plugin string, why error)
 
 	grace time.Duration // 0: the constant
 }
@@ -101,6 +105,7 @@ func Listen(opts Options) (*Agent, error) {
 	a.job = newJob(a)
 	a.wg.Go(a.accept)
 	a.wg.Go(a.collect)
+	a.wg.Go(a.clock)
 	return a, nil
 }
 

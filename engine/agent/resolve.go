@@ -22,12 +22,13 @@ import (
 type asked struct {
 	class   collective.Class
 	ids     map[int]uint64 // request of each rank that waits
+	lost    []uint64       // instances whose workers are gone, for which the class is decided once more
 	timer   *time.Timer
 	started bool
 }
 
 // resolve notes that a rank waits for a class and decides it when all do.
-func (g *group) resolve(rank int, id uint64, class collective.Class) error {
+func (g *group) resolve(rank int, id uint64, class collective.Class, lost []uint64) error {
 	g.mu.Lock()
 	if err := g.usable(); err != nil {
 		g.mu.Unlock()
@@ -35,7 +36,7 @@ func (g *group) resolve(rank int, id uint64, class collective.Class) error {
 	}
 	a := g.asked
 	if a == nil {
-		a = &asked{class: class, ids: map[int]uint64{}}
+		a = &asked{class: class, ids: map[int]uint64{}, lost: lost}
 		a.timer = time.AfterFunc(g.job.agent.opts.CallDeadline, func() { g.waitedTooLong(a) })
 		g.asked = a
 	}
@@ -91,7 +92,11 @@ func (g *group) decide(a *asked) {
 	start := time.Now()
 	ctx, trace := agent.opts.Tracer.Start(agent.background(), g.facts, a.class)
 	r := &resolution{group: g, asked: a, trace: trace, candidates: agent.opts.Candidates(), verdicts: map[string]backend.Verdict{}}
-	decision, err := r.run(ctx, start)
+	err := r.dropLost()
+	var decision dispatch.Decision
+	if err == nil {
+		decision, err = r.run(ctx, start)
+	}
 	trace.End(decision, err)
 	if agent.opts.Meter != nil {
 		agent.opts.Meter.Decided(ctx, decision, agent.opts.Policy, err)
@@ -167,7 +172,7 @@ func (r *resolution) prepare(ctx context.Context, d dispatch.Decision) (map[int]
 		}
 		if err == nil {
 			var x *instance
-			if x, err = r.group.instance(name, p); err == nil {
+			if x, err = r.group.instance(d.Answers[i].Plugin, name, p); err == nil {
 				chosen[i] = x
 				continue
 			}
@@ -175,7 +180,7 @@ func (r *resolution) prepare(ctx context.Context, d dispatch.Decision) (map[int]
 		r.decline(name, backend.ReasonFor(err))
 		return nil, false, r.discard(chosen)
 	}
-	failed, err := r.steps(d, chosen)
+	failed, err := r.steps(ctx, d, chosen)
 	if err == nil && len(failed) == 0 {
 		return chosen, true, nil
 	}

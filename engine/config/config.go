@@ -88,6 +88,9 @@ type Deadlines struct {
 	Prepare time.Duration `koanf:"prepare"`
 	// SelfTest is the longest that all ranks together may take to self-test a plan. Default 30s.
 	SelfTest time.Duration `koanf:"self_test"`
+	// Worker is the longest that a worker plugin may take over a part of a call that all ranks have handed to it. It is
+	// killed then, and the call goes on with another backend. Default 5s.
+	Worker time.Duration `koanf:"worker"`
 }
 
 // Restart is about plugins that end by themselves and are started again. All are greater than zero.
@@ -143,7 +146,7 @@ func Default(exe string) Config {
 	c := Config{
 		Group:     Group{Deadline: 30 * time.Second, JoinDeadline: time.Minute},
 		Cascade:   Cascade{Fallback: map[string]string{collective.CUDA.String(): "nccl"}},
-		Deadlines: Deadlines{Start: 10 * time.Second, Call: 5 * time.Second, Prepare: 30 * time.Second, SelfTest: 30 * time.Second},
+		Deadlines: Deadlines{Start: 10 * time.Second, Call: 5 * time.Second, Prepare: 30 * time.Second, SelfTest: 30 * time.Second, Worker: 5 * time.Second},
 		Restart:   Restart{First: 200 * time.Millisecond, Longest: 30 * time.Second, Stable: time.Minute, Most: 5},
 		Telemetry: Telemetry{ServiceName: "weir"},
 		Log:       Log{Level: "info", Format: "text"},

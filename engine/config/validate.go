@@ -48,6 +48,7 @@ func (l *Loaded) validateNumbers() error {
 		{"deadlines.call", d.Call},
 		{"deadlines.prepare", d.Prepare},
 		{"deadlines.self_test", d.SelfTest},
+		{"deadlines.worker", d.Worker},
 		{"restart.first", r.First},
 		{"restart.longest", r.Longest},
 		{"restart.stable", r.Stable},

@@ -158,6 +158,16 @@ func (h *Host) Plugins() []Status {
 	return lo.Map(h.slots, func(s *slot, _ int) Status { return s.status() })
 }
 
+// Kill ends a plugin's process at once; it is started again as one that ended by itself. why is for the log.
+func (h *Host) Kill(plugin string, why error) {
+	for _, s := range h.slots {
+		if r, _, _ := s.current(); r.name == plugin {
+			r.log.Warn("plugin is killed", "why", why)
+			r.process.kill()
+		}
+	}
+}
+
 // closeTime is how long all plugins together may take to stop before they are killed.
 const closeTime = 5 * time.Second
 

@@ -40,15 +40,18 @@ func (g *Group) Warm(ctx context.Context, classes ...collective.Class) error {
 
 // decide has a class decided for the whole group. The agent bounds every wait; the bound here is for an agent that
 // hangs.
-func (g *Group) decide(class collective.Class) (*table, error) {
+func (g *Group) decide(class collective.Class, lost ...uint64) (*table, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
 	defer cancel()
-	return g.decideWithin(ctx, class)
+	return g.decideWithin(ctx, class, lost...)
 }
 
-func (g *Group) decideWithin(ctx context.Context, class collective.Class) (*table, error) {
+// decideWithin is decide until ctx ends. lost are instances whose workers are gone: see Resolve.
+func (g *Group) decideWithin(ctx context.Context, class collective.Class, lost ...uint64) (*table, error) {
 	s := g.session
-	id, answers, err := s.begin(&rankv1.FromRank{Body: &rankv1.FromRank_Resolve{Resolve: &rankv1.Resolve{Group: g.id, Class: pluginv1.FromClass(class)}}})
+	id, answers, err := s.begin(&rankv1.FromRank{Body: &rankv1.FromRank_Resolve{Resolve: &rankv1.Resolve{
+		Group: g.id, Class: pluginv1.FromClass(class), Lost: lost,
+	}}})
 	if err != nil {
 		return nil, fmt.Errorf("decide %s for group %s: %w", class, g.id, err)
 	}
@@ -108,24 +111,29 @@ func (d *decider) prepare(m *rankv1.Prepare, files []sharedFile) error {
 	done := &rankv1.StepDone{StartUnixNs: time.Now().UnixNano()}
 	d.tests = nil
 	for _, i := range m.Instances {
-		var memory *sharedFile
+		var memory, inputs *sharedFile
 		if i.Memory {
 			memory, files = &files[0], files[1:]
 		}
+		if i.Inputs {
+			inputs, files = &files[0], files[1:]
+		}
 		outcome := &rankv1.Outcome{Instance: i.Id}
-		if reason := d.prepareOne(i, memory); reason != nil {
+		if reason := d.prepareOne(i, memory, inputs); reason != nil {
 			outcome.Reason = pluginv1.FromReason(*reason)
 		}
 		outcome.Data = d.offers[i.Id]
-		if memory != nil {
-			_ = memory.file.Close() // the mapping keeps the memory
+		for _, f := range []*sharedFile{memory, inputs} {
+			if f != nil {
+				_ = f.file.Close() // the mapping keeps the memory
+			}
 		}
 		done.Outcomes = append(done.Outcomes, outcome)
 	}
 	return d.report(done)
 }
 
-func (d *decider) prepareOne(m *rankv1.Instance, memory *sharedFile) *backend.Reason {
+func (d *decider) prepareOne(m *rankv1.Instance, memory, inputs *sharedFile) *backend.Reason {
 	g := d.group
 	fail := func(code backend.Code, err error) *backend.Reason {
 		r := g.refused(code, err)
@@ -152,6 +160,12 @@ func (d *decider) prepareOne(m *rankv1.Instance, memory *sharedFile) *backend.Re
 		}
 		return nil
 	}
+	if w, ok := p.(*plan.Worker); ok {
+		if err := d.prepareWorker(m, w, memory, inputs); err != nil {
+			return fail(backend.InitFailed, err)
+		}
+		return nil
+	}
 	s, ok := p.(*plan.Schedule)
 	if !ok || d.class.Memory != collective.Host {
 		return fail(backend.InitFailed, fmt.Errorf("%s plans do not run on %s memory", p.Kind(), d.class.Memory))
@@ -165,10 +179,7 @@ func (d *decider) prepareOne(m *rankv1.Instance, memory *sharedFile) *backend.Re
 			return fail(backend.InitFailed, err)
 		}
 	}
-	i.watch = exec.Watch{
-		Abort: g.board.AbortWord(), Deadline: g.deadline, Stalled: g.stalled,
-		Yield: g.facts.Cores > 0 && g.session.worldSize > g.facts.Cores,
-	}
+	i.watch = g.watch()
 	if i.run, err = exec.NewSchedule(s, g.rank, i.memory, i.watch); err != nil {
 		i.unmap()
 		return fail(backend.InitFailed, err)
@@ -188,9 +199,13 @@ func (d *decider) selfTest(deadline time.Duration) error {
 	end := time.Now().Add(deadline)
 	for _, t := range d.tests {
 		i := g.instances[t.id]
-		if i.library != nil {
+		if i.library != nil || i.worker != nil {
 			outcome := &rankv1.Outcome{Instance: t.id}
-			if err := d.tryLibrary(i, t.ranges, time.Until(end)); err != nil {
+			try := d.tryLibrary
+			if i.worker != nil {
+				try = d.tryWorker
+			}
+			if err := try(i, t.ranges, time.Until(end)); err != nil {
 				outcome.Reason = pluginv1.FromReason(g.reason(backend.SelfTestFailed, err))
 			}
 			done.Outcomes = append(done.Outcomes, outcome)
@@ -260,7 +275,7 @@ func (d *decider) commit(m *rankv1.Commit) (*table, error) {
 				return nil, fmt.Errorf("the agent committed instance %d, which was never prepared", c.Instance)
 			}
 			segment.Choices = append(segment.Choices, dispatch.Choice{Multiple: c.Multiple, Index: len(t.entries)})
-			t.entries = append(t.entries, entry{backend: i.backend, counter: c.Counter, run: i.run, library: i.library})
+			t.entries = append(t.entries, entry{backend: i.backend, counter: c.Counter, run: i.run, library: i.library, worker: i.worker})
 		}
 		segments = append(segments, segment)
 	}

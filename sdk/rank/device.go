@@ -138,7 +138,7 @@ func (g *Group) runDevice(dst, src uintptr, count int64, dataType collective.Dat
 	case err != nil:
 		return g.failedCall(number, err)
 	}
-	g.board.Count(g.rank, e.counter, bytes)
+	g.board.Count(g.rank, number, e.counter, bytes)
 	g.board.End(g.rank, number)
 	g.dst, g.src, g.count, g.stream, g.dataType, g.op = dst, src, count, on, dataType, op
 	g.counter, g.library, g.what, g.bytes = e.counter, e.library, rankv1.WhatOf(index, bytes), uint64(bytes)
@@ -207,7 +207,7 @@ func (g *Group) runCaptured(call exec.DeviceCall, number uint64, err error) erro
 	if err := e.library.RunCaptured(call); err != nil {
 		return g.failedCall(number, err)
 	}
-	g.board.Count(g.rank, e.counter, call.Bytes)
+	g.board.Count(g.rank, number, e.counter, call.Bytes)
 	g.board.End(g.rank, number)
 	return nil
 }

@@ -72,6 +72,7 @@ type entry struct {
 	counter uint32
 	run     *exec.Schedule
 	library *exec.Library // of classes in device memory, instead of run
+	worker  *workerSide   // instead of run
 }
 
 // instance is a plan prepared in this rank, with the memory that it shares with its peers.
@@ -85,9 +86,14 @@ type instance struct {
 
 	library *exec.Library // of a library plan, which has nothing of the above but the backend
 	key     plan.Library  // in libraries
+
+	worker *workerSide // of a worker plan
 }
 
 func (i *instance) unmap() {
+	if i.worker != nil {
+		i.worker.memory.Unmap()
+	}
 	if i.memory != nil {
 		_ = unix.Munmap(i.memory)
 	}

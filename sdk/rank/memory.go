@@ -25,6 +25,9 @@ func takeFiles(conn *rankv1.Conn, m *rankv1.ToRank) ([]sharedFile, error) {
 			if i.Memory {
 				n++
 			}
+			if i.Inputs {
+				n++
+			}
 		}
 	}
 	files, err := conn.Files(n)
