@@ -55,6 +55,9 @@ type Options struct {
 	// Trial is optional: it runs a plan with foreign code in it apart from the ranks, and returns why it does not work.
 	Trial func(context.Context, plan.Plan, collective.Class, collective.Group) error
 
+	// Await is optional: it waits until a plugin that has ended serves again, and returns false if it will not.
+	Await func(ctx context.Context, plugin string) bool
+
 	// Kill is optional: it ends a plugin's process at once, because of a worker that does not go on.
 	Kill func(plugin string, why error)
 

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -91,7 +92,7 @@ func (g *group) decide(a *asked) {
 	agent := g.job.agent
 	start := time.Now()
 	ctx, trace := agent.opts.Tracer.Start(agent.background(), g.facts, a.class)
-	r := &resolution{group: g, asked: a, trace: trace, candidates: agent.opts.Candidates(), verdicts: map[string]backend.Verdict{}}
+	r := &resolution{group: g, asked: a, trace: trace, candidates: agent.opts.Candidates(), verdicts: map[string]backend.Verdict{}, awaited: map[string]int{}}
 	err := r.dropLost()
 	var decision dispatch.Decision
 	if err == nil {
@@ -123,6 +124,7 @@ type resolution struct {
 
 	candidates []dispatch.Candidate       // as they were when it began
 	verdicts   map[string]backend.Verdict // so far
+	awaited    map[string]int             // how often the plugins of backends had ended and were waited for
 }
 
 // run decides. The error is a group that cannot be served or go on.
@@ -134,6 +136,9 @@ func (r *resolution) run(ctx context.Context, start time.Time) (dispatch.Decisio
 			r.verdicts[a.Backend] = a.Verdict
 		}
 		if len(d.Table.Chosen()) == 0 {
+			if r.recovered(ctx, d) {
+				continue
+			}
 			err := unserved(d)
 			r.report(d, 0, start, err)
 			return d, err
@@ -149,6 +154,38 @@ func (r *resolution) run(ctx context.Context, start time.Time) (dispatch.Decisio
 		r.report(d, epoch, start, nil) // before the ranks go on, so that it is read before what they print
 		return d, r.trace.Commit(ctx, epoch, func(context.Context) error { return r.commit(d, prepared, epoch) })
 	}
+}
+
+// recoverPatience is how long a class that nobody serves waits for plugins that have ended to be started again.
+const recoverPatience = 10 * time.Second
+
+// mostRecoveries is how often a plugin is waited for in one decision: one that keeps ending must not hold the ranks up.
+const mostRecoveries = 3
+
+// recovered waits for plugins that have ended, when nobody else serves, and reports whether one serves again.
+func (r *resolution) recovered(ctx context.Context, d dispatch.Decision) bool {
+	await := r.group.job.agent.opts.Await
+	if await == nil {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(ctx, recoverPatience)
+	defer cancel()
+	serves := false
+	for _, a := range d.Answers {
+		crashed := slices.ContainsFunc(a.Verdict.Reasons, func(x backend.Reason) bool { return x.Code == backend.PluginCrashed })
+		if a.Verdict.Kind != backend.Decline || !crashed || r.awaited[a.Backend] == mostRecoveries {
+			continue
+		}
+		r.awaited[a.Backend]++
+		if await(ctx, a.Plugin) {
+			delete(r.verdicts, a.Backend)
+			serves = true
+		}
+	}
+	if serves {
+		r.candidates = r.group.job.agent.opts.Candidates()
+	}
+	return serves
 }
 
 func (r *resolution) report(d dispatch.Decision, epoch uint64, start time.Time, err error) {

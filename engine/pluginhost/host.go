@@ -84,7 +84,7 @@ func Start(ctx context.Context, specs []Spec, opts Options) (*Host, error) {
 		return nil, err
 	}
 	opts.Restart = opts.Restart.complete()
-	h := &Host{slots: lo.Map(binaries, func(b binary, _ int) *slot { return &slot{binary: b, opts: opts} })}
+	h := &Host{slots: lo.Map(binaries, func(b binary, _ int) *slot { return &slot{binary: b, opts: opts, changed: make(chan struct{})} })}
 	h.supervision = func() {}
 	if err := h.startAll(ctx, binaries, opts); err != nil {
 		h.Close()
@@ -156,6 +156,13 @@ func (h *Host) Candidates() []dispatch.Candidate {
 // Plugins is the status of each plugin, in the order of the specs.
 func (h *Host) Plugins() []Status {
 	return lo.Map(h.slots, func(s *slot, _ int) Status { return s.status() })
+}
+
+// Await waits until a plugin that has ended serves again. It returns false at once if it will not, for it was given up or
+// never came up, and when ctx ends.
+func (h *Host) Await(ctx context.Context, plugin string) bool {
+	s, found := lo.Find(h.slots, func(s *slot) bool { r, _, _ := s.current(); return r.name == plugin })
+	return found && s.await(ctx)
 }
 
 // Kill ends a plugin's process at once; it is started again as one that ended by itself. why is for the log.

@@ -51,9 +51,42 @@ type slot struct {
 
 	mu         sync.Mutex
 	now        *running
-	restarts   int   // since the plugin was last well
-	quarantine error // why it is not started any more, or nil
+	restarts   int       // since the plugin was last well
+	due        time.Time // of the next start
+	quarantine error     // why it is not started any more, or nil
 	closed     bool
+	changed    chan struct{} // closed, and made anew, when one of the above changes
+}
+
+// change changes the state and tells who waits for that.
+func (s *slot) change(f func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f()
+	close(s.changed)
+	s.changed = make(chan struct{})
+}
+
+// await waits until a process serves; false if none will before ctx ends.
+func (s *slot) await(ctx context.Context) bool {
+	for {
+		s.mu.Lock()
+		now, over, changed := s.now, s.closed || s.quarantine != nil || s.now.fault != nil, s.changed
+		end, bounded := ctx.Deadline()
+		over = over || bounded && s.due.After(end)
+		s.mu.Unlock()
+		switch {
+		case over:
+			return false
+		case now.life.Err() == nil:
+			return true
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return false
+		}
+	}
 }
 
 // current is the process that serves now or served last, and why there will be none any more.
@@ -102,7 +135,7 @@ func (s *slot) supervise(ctx context.Context) {
 func (s *slot) revive(ctx context.Context, last *running) bool {
 	policy := s.opts.Restart
 	if time.Since(last.started) > policy.Stable {
-		s.note(func() { s.restarts = 0 })
+		s.change(func() { s.restarts = 0 })
 	}
 	why := context.Cause(last.life)
 	for {
@@ -110,8 +143,8 @@ func (s *slot) revive(ctx context.Context, last *running) bool {
 		if n++; n > policy.Most {
 			return s.giveUp(fmt.Errorf("it has ended %d times in a row and is not started again; the last time: %w", n, why))
 		}
-		s.note(func() { s.restarts = n })
 		wait := policy.delay(n)
+		s.change(func() { s.restarts, s.due = n, time.Now().Add(wait) })
 		last.log.Info("plugin will be restarted", "in", wait, "attempt", n, "of", policy.Most)
 		select {
 		case <-ctx.Done():
@@ -154,13 +187,13 @@ func (s *slot) again(ctx context.Context, last *running) (*running, error) {
 }
 
 // take has a process serve from now on, unless the host is closed.
-func (s *slot) take(next *running) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if !s.closed {
-		s.now = next
-	}
-	return !s.closed
+func (s *slot) take(next *running) (taken bool) {
+	s.change(func() {
+		if taken = !s.closed; taken {
+			s.now = next
+		}
+	})
+	return taken
 }
 
 // sameOffer refuses a restarted plugin that offers something else than before.
@@ -176,29 +209,19 @@ func sameOffer(before, now pluginv1.Description) error {
 }
 
 func (s *slot) giveUp(why error) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.closed {
-		return false
-	}
-	s.now.log.Error("plugin is given up", "err", why)
-	s.quarantine = &backend.Fault{Code: backend.PluginCrashed, Rank: backend.AnyRank, Err: fmt.Errorf("plugin %s: %w", s.now.name, why)}
+	s.change(func() {
+		if !s.closed {
+			s.now.log.Error("plugin is given up", "err", why)
+			s.quarantine = &backend.Fault{Code: backend.PluginCrashed, Rank: backend.AnyRank, Err: fmt.Errorf("plugin %s: %w", s.now.name, why)}
+		}
+	})
 	return false
-}
-
-func (s *slot) note(change func()) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	change()
 }
 
 // stop ends the plugin for good.
 func (s *slot) stop(ctx context.Context) {
-	s.mu.Lock()
-	s.closed = true
-	r := s.now
-	s.mu.Unlock()
-	r.stop(ctx)
+	s.change(func() { s.closed = true })
+	s.now.stop(ctx) // nobody changes it any more
 }
 
 func (s *slot) status() Status {
