@@ -93,6 +93,7 @@ func (r *round) command(ctx context.Context, env []string, name string, args ...
 	c.Env = append([]string{
 		"PATH=" + filepath.Join(r.bin, "programs") + ":" + os.Getenv("PATH"), "HOME=", "XDG_RUNTIME_DIR=" + r.folder, "GOTRACEBACK=single",
 		"WEIR_RESTART__FIRST=20ms", "WEIR_DEADLINES__WORKER=300ms", "WEIR_GROUP__DEADLINE=3s", "WEIR_DEADLINES__CALL=500ms", "WEIR_DEADLINES__START=3s",
+		"WEIR_DEADLINES__PREPARE=3s", "WEIR_DEADLINES__SELF_TEST=3s", "WEIR_RESTART__MOST=100",
 	}, env...)
 	w := &lineWriter{round: r}
 	c.Stdout, c.Stderr = w, w

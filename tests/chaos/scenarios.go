@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"syscall"
@@ -43,8 +44,8 @@ func pluginsEnd(ctx context.Context, r *round) error {
 	if err := r.weir(ctx, nil, callsFor, "-pause=1ms"); err != nil {
 		return err
 	}
-	for range 3 + r.random.IntN(4) {
-		r.pause(250 * time.Millisecond)
+	for range 6 + r.random.IntN(6) {
+		r.pause(120 * time.Millisecond)
 		r.strike(filepath.Join(r.bin, "plugins", "shm"), "plugin of a plan")
 	}
 	return r.right(r.engine.Wait())
@@ -89,8 +90,8 @@ func workersEnd(ctx context.Context, r *round) error {
 	if err := r.weir(ctx, r.badWorkers("fine@", "fine@"), callsFor, "-pause=1ms"); err != nil {
 		return err
 	}
-	for range 2 + r.random.IntN(4) {
-		r.pause(300 * time.Millisecond)
+	for range 4 + r.random.IntN(4) {
+		r.pause(150 * time.Millisecond)
 		r.strike(r.badWorker(), "worker")
 	}
 	return r.right(r.engine.Wait())
@@ -115,11 +116,11 @@ func slowRanks(ctx context.Context, r *round) error {
 	if err := r.weir(ctx, nil, callsFor); err != nil {
 		return err
 	}
-	for range 1 + r.random.IntN(3) {
-		r.pause(300 * time.Millisecond)
+	for range 2 + r.random.IntN(3) {
+		r.pause(200 * time.Millisecond)
 		if pid := r.rank(); pid != 0 && syscall.Kill(pid, syscall.SIGSTOP) == nil {
 			r.fault("rank stopped for a while")
-			time.Sleep(time.Duration(20+r.random.IntN(300)) * time.Millisecond)
+			time.Sleep(time.Duration(10+r.random.IntN(150)) * time.Millisecond)
 			_ = syscall.Kill(pid, syscall.SIGCONT)
 		}
 	}
@@ -146,17 +147,17 @@ func rankEnds(ctx context.Context, r *round) error {
 		return err
 	}
 	r.fault("rank killed")
-	return r.failed(fmt.Sprintf("(process %d) has ended", pid))
+	return r.failed(fmt.Sprintf(`\(process %d\) has ended`, pid))
 }
 
-// failed waits for the end of a run that must fail with some words.
+// failed waits for the end of a run that must fail with some words, a regular expression.
 func (r *round) failed(words string) error {
 	err := r.engine.Wait()
 	r.toError = time.Since(r.made)
 	if err == nil {
 		return errors.New("the run ended well")
 	}
-	if !strings.Contains(r.output(), words) {
+	if !regexp.MustCompile(words).MatchString(r.output()) {
 		return fmt.Errorf("nobody says %q", words)
 	}
 	return nil
@@ -174,7 +175,7 @@ func rankStops(ctx context.Context, r *round) error {
 	}
 	r.fault("rank stopped")
 	defer syscall.Kill(pid, syscall.SIGCONT)
-	return r.failed("within 500ms")
+	return r.failed(`rank.* within 500ms|rank \d did not report weir.\w+ within`) // in a call, or in a decision
 }
 
 // ranksDisagree: one makes a call of another size or type; all are told who called what.
