@@ -33,7 +33,7 @@ import (
 
 // What the tests of kernel plans take from the environment.
 const (
-	envPlugin  = "WEIR_GPU_PLUGIN"   // executable of a plugin with kernels; "": push beside the test's program, or in ../../bin/plugins
+	envPlugin  = "WEIR_GPU_PLUGIN"   // executable of a plugin with kernels; "": plugins/push beside the test's program, or in ../../bin
 	envConfig  = "WEIR_GPU_SETTINGS" // its settings, as JSON
 	envBackend = "WEIR_GPU_BACKENDS" // its backends to try, with commas between; "": all
 	envKills   = "WEIR_GPU_KILLS"    // how many ranks TestKernelKilled kills
@@ -48,7 +48,7 @@ func kernelBackends(t *testing.T) map[string]dispatch.Candidate {
 		t.Fatal(err)
 	}
 	path := os.Getenv(envPlugin)
-	for _, p := range []string{filepath.Join(filepath.Dir(exe), "push"), "../../bin/plugins/push"} {
+	for _, p := range []string{filepath.Join(filepath.Dir(exe), "plugins", "push"), "../../bin/plugins/push"} {
 		if _, err := os.Stat(p); path == "" && err == nil {
 			path, _ = filepath.Abs(p)
 		}
