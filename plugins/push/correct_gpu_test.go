@@ -3,7 +3,9 @@ package main
 import (
 	"encoding/binary"
 	"fmt"
+	"os"
 	"slices"
+	"strconv"
 	"testing"
 	"time"
 
@@ -44,23 +46,25 @@ func kernelOf(t testing.TB, b backend.Backend, world int) *plan.Kernel {
 	return p.(*plan.Kernel)
 }
 
-// sourceOf is the source of a backend's kernels.
-func sourceOf(b backend.Backend) string { return "kernels/" + b.Info().Name + ".cu" }
+// sourceOf is the source of a backend's kernels for a world size.
+func sourceOf(b backend.Backend, world int, variant string) source {
+	return source{"kernels/" + b.Info().Name + ".cu", compiledFor(world), variant}
+}
 
 // trial is a team that all-reduces what it fills itself and checks it, all on the GPU.
 type trial struct {
 	*team
-	source, define string
+	source         source
 	kernel         *plan.Kernel
 	arena          []cuda.Pointer // by rank: in, out
 	replay, errors cuda.Pointer
 	most           int64
 }
 
-func newTrial(g *gpu, b backend.Backend, define string, world int) *trial {
+func newTrial(g *gpu, b backend.Backend, variant string, world int) *trial {
 	g.t.Helper()
 	k := kernelOf(g.t, b, world)
-	tr := &trial{team: newTeam(g, world, k.BufferBytes, k.Buffer == plan.HostBuffer), source: sourceOf(b), define: define, kernel: k}
+	tr := &trial{team: newTeam(g, world, k.BufferBytes, k.Buffer == plan.HostBuffer), source: sourceOf(b, world, variant), kernel: k}
 	tr.most = lo.Max(lo.Map(k.Launches, func(l plan.Launch, _ int) int64 { return l.Max }))
 	for range world {
 		tr.arena = append(tr.arena, g.alloc(2*(tr.most+256)))
@@ -80,7 +84,7 @@ func (tr *trial) row(dt collective.DataType, bytes int64) plan.Launch {
 }
 
 func (tr *trial) function(s step) cuda.Function {
-	return tr.gpu.function(tr.source, tr.define, s.row.Function)
+	return tr.gpu.function(tr.source, s.row.Function)
 }
 
 // edges are steps at every edge of the launch table, in an order that alternates between small and large.
@@ -111,7 +115,7 @@ func (tr *trial) edges(dt collective.DataType) []step {
 // a replay; with wait each pauses at random before each step.
 func (tr *trial) run(steps []step, replays int, wait time.Duration) {
 	tr.t.Helper()
-	check := func(name string) cuda.Function { return tr.gpu.function("testdata/check.cu", "", name) }
+	check := func(name string) cuda.Function { return tr.gpu.function(checks(), name) }
 	fill, verify, next, delay := check("fill"), check("verify"), check("next"), check("delay")
 	for _, s := range steps {
 		if !tr.fitsAtOnce(tr.function(s), s.row.Grid, s.row.Block) {
@@ -145,7 +149,7 @@ func (tr *trial) run(steps []step, replays int, wait time.Duration) {
 	for i := range replays {
 		tr.check(tr.Launch(x, tr.main))
 		if i%at == at-1 || i == replays-1 {
-			tr.finish(time.Minute)
+			tr.finish(20 * time.Second)
 		}
 	}
 	tr.verdict(steps)
@@ -204,6 +208,54 @@ func TestGPUEdges(t *testing.T) {
 				}
 				if now := tr.sequence(tr.ranks[0]); now > 1<<20 {
 					t.Errorf("sequence %#x: it has not wrapped", now)
+				}
+			})
+		}
+	}
+}
+
+// TestGPUReplays: a graph that is replayed very often, with other inputs each time, ranks that run free of each other.
+// WEIR_PUSH_REPLAYS says how often; the usual number is for every day.
+func TestGPUReplays(t *testing.T) {
+	replays := 2000
+	if often := os.Getenv("WEIR_PUSH_REPLAYS"); often != "" {
+		replays = must(strconv.Atoi(often))(t)
+	}
+	for _, b := range backends() {
+		for _, world := range []int{2, 4, 8} {
+			t.Run(fmt.Sprintf("%s/%d", b.Info().Name, world), func(t *testing.T) {
+				if b.Info().Name == "hoststaged" {
+					replays = min(replays, 5000) // PCIe is slow, and there is one for all
+				}
+				tr := newTrial(openGPU(t), b, "", world)
+				tr.preset(0xfffff000)
+				dt := types()[world%3]
+				size := int64(dt.Size())
+				steps := []step{
+					{count: 14 << 10 / size}, {count: 1, inPlace: true}, {count: 0}, {count: 84<<10/size - 3, offset: [2]int64{1, 0}}, {count: 2001, offset: [2]int64{1, 1}, inPlace: true},
+				}
+				for i := range steps {
+					steps[i].dt, steps[i].row = dt, tr.row(dt, max(1, steps[i].count*size))
+				}
+				tr.run(steps, replays, 0)
+			})
+		}
+	}
+}
+
+// TestGPUSizes: every count from one element on, and those at the end of the window.
+func TestGPUSizes(t *testing.T) {
+	for _, b := range backends() {
+		for _, world := range []int{3, 8} {
+			t.Run(fmt.Sprintf("%s/%d", b.Info().Name, world), func(t *testing.T) {
+				tr := newTrial(openGPU(t), b, "PUSH_DAWDLE", world)
+				for _, dt := range types() {
+					last := tr.most / int64(dt.Size())
+					counts := append(lo.RangeFrom[int64](1, 100), lo.RangeFrom[int64](last-9, 10)...)
+					steps := lo.Map(counts, func(n int64, i int) step {
+						return step{dt: dt, count: n, row: tr.row(dt, n*int64(dt.Size())), offset: [2]int64{n % 3, n % 2}, inPlace: i%4 == 0}
+					})
+					tr.run(steps, 5, 0)
 				}
 			})
 		}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/samber/lo"
@@ -37,9 +38,11 @@ func (g *gpu) perNode(x cuda.GraphExec) float64 {
 }
 
 // chained is the time of one all-reduce of bfloat16 in a chain of them.
-func (tr *trial) chained(source, define, function string, s shape, bytes int64) float64 {
+func (tr *trial) chained(variant, function string, s shape, bytes int64) float64 {
 	tr.t.Helper()
-	f := tr.gpu.function(source, define, function)
+	from := tr.source
+	from.variant = variant
+	f := tr.gpu.function(from, function)
 	if !tr.fitsAtOnce(f, s.grid, s.block) {
 		return 0
 	}
@@ -77,7 +80,7 @@ func TestGPUShapes(t *testing.T) {
 				for _, block := range []int64{32, 64, 128, 256, 512} {
 					for _, each := range []int64{1, 2, 4} {
 						s := shape{int(ceil(units, block*each)), int(block)}
-						if us := tr.chained(tr.source, "", name+"_bfloat16_8", s, kib<<10); us > 0 {
+						if us := tr.chained("", name+"_bfloat16", s, kib<<10); us > 0 {
 							line += fmt.Sprintf(" %d×%d %.1f", s.grid, s.block, us)
 						}
 					}
@@ -105,14 +108,14 @@ func TestGPUFigures(t *testing.T) {
 	one, two, host := newTrial(g, backends()[0], "", world), newTrial(g, backends()[1], "", world), newTrial(g, backends()[2], "", world)
 	empty := g.perNode(one.capture(func(r *rank) {
 		for range chain {
-			launch(g, g.function("testdata/check.cu", "", "empty"), 1, 32, r.stream, task{})
+			launch(g, g.function(checks(), "empty"), 1, 32, r.stream, task{})
 		}
 	}, nil))
 	way := func(at cuda.Pointer) float64 {
 		const rounds = 10000
 		begin, end := must(g.NewEvent(true))(t), must(g.NewEvent(true))(t)
 		g.check(g.Record(begin, g.main))
-		launch(g, g.function("testdata/check.cu", "", "pingpong"), 2, 32, g.main, task{in: at, count: rounds})
+		launch(g, g.function(checks(), "pingpong"), 2, 32, g.main, task{in: at, count: rounds})
 		g.check(g.Record(end, g.main), g.SynchronizeEvent(end))
 		return float64(must(g.Elapsed(begin, end))(t)) * 1000 / rounds / 2
 	}
@@ -134,9 +137,9 @@ func TestGPUFigures(t *testing.T) {
 			row := c.tr.row(collective.BFloat16, kib<<10)
 			s := shape{row.Grid, row.Block}
 			phases := lo.Ternary(c.phases > 0, c.phases, lo.Ternary(kib<<10 <= hostOneShot(world), 1.0, 2.0))
-			us := c.tr.chained(c.tr.source, "", row.Function, s, kib<<10)
-			f := floor{empty, c.tr.chained(c.tr.source, "PUSH_SHAPE_ONLY", row.Function, s, kib<<10), c.way}
-			fmt.Printf("%-20s %5d KiB %9.2f %9.2f %9.2f %6.2f×  %d×%d\n", row.Function[:len(row.Function)-len("_bfloat16_8")], kib, us, f.shape, f.sum(phases),
+			us := c.tr.chained("", row.Function, s, kib<<10)
+			f := floor{empty, c.tr.chained("PUSH_SHAPE_ONLY", row.Function, s, kib<<10), c.way}
+			fmt.Printf("%-20s %5d KiB %9.2f %9.2f %9.2f %6.2f×  %d×%d\n", strings.TrimSuffix(row.Function, "_bfloat16"), kib, us, f.shape, f.sum(phases),
 				us/f.sum(phases), s.grid, s.block)
 		}
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"encoding/binary"
+	"fmt"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -25,7 +26,7 @@ type gpu struct {
 	t        testing.TB
 	launcher *cuda.Launcher
 	main     cuda.Stream
-	modules  map[string]cuda.Module
+	modules  map[source]cuda.Module
 }
 
 func openGPU(t testing.TB) *gpu {
@@ -43,7 +44,7 @@ func openGPU(t testing.TB) *gpu {
 	}
 	runtime.LockOSThread()
 	t.Cleanup(runtime.UnlockOSThread)
-	g := &gpu{API: a, t: t, launcher: a.NewLauncher(), modules: map[string]cuda.Module{}}
+	g := &gpu{API: a, t: t, launcher: a.NewLauncher(), modules: map[source]cuda.Module{}}
 	c := must(a.Retain(0))(t)
 	g.check(a.SetCurrent(c))
 	g.main = must(a.NewStream())(t)
@@ -88,41 +89,56 @@ func (g *gpu) allocHost(bytes int64) ([]byte, cuda.Pointer) {
 	return m, must(g.HostPointer(m))(g.t)
 }
 
-// image is a kernel source of the plugin or of testdata as PTX, with a macro defined if there is one.
-func image(t testing.TB, source, define string) []byte {
+// source is a file of kernels and the macros to compile it with.
+type source struct {
+	file    string
+	world   int    // of PUSH_WORLD; below 0: not defined
+	variant string // another macro, if any
+}
+
+// image is the PTX of a source.
+func image(t testing.TB, s source) []byte {
 	t.Helper()
-	name := strings.TrimSuffix(filepath.Base(source), ".cu")
-	if define != "" {
-		name += "." + define
+	name := strings.TrimSuffix(filepath.Base(s.file), ".cu")
+	var defines []string
+	if s.world >= 0 {
+		name += fmt.Sprintf(".%d", s.world)
+		defines = append(defines, fmt.Sprintf("PUSH_WORLD=%d", s.world))
+	}
+	if s.variant != "" {
+		name += "." + s.variant
+		defines = append(defines, s.variant)
 	}
 	if folder := os.Getenv(envKernels); folder != "" {
 		if text, err := os.ReadFile(filepath.Join(folder, name+".ptx")); err == nil {
 			return text
 		}
 	}
-	if define == "" {
+	if s.variant == "" {
 		if text, err := images.ReadFile("kernels/" + name + ".ptx"); err == nil {
 			return text
 		}
 	}
 	require.Tool(t, ptx.Compiler)
-	var defines []string
-	if define != "" {
-		defines = []string{define}
-	}
-	return must(ptx.Build(t.Context(), source, defines...))(t)
+	return must(ptx.Build(t.Context(), s.file, defines...))(t)
 }
 
-// function is a kernel by its source's name, its own, and a macro.
-func (g *gpu) function(source, define, name string) cuda.Function {
+// checks are the tests' own kernels.
+func checks() source { return source{"testdata/check.cu", -1, ""} }
+
+// function is a kernel of a source. All have the same preference for shared memory: a multiprocessor on which blocks wait for a
+// peer cannot change its own, so a peer's kernel with another would wait for ever if there is such a block on every one.
+func (g *gpu) function(s source, name string) cuda.Function {
 	g.t.Helper()
-	m, loaded := g.modules[source+define]
+	m, loaded := g.modules[s]
 	if !loaded {
-		m = must(g.LoadModule(image(g.t, source, define)))(g.t)
-		g.modules[source+define] = m
+		m = must(g.LoadModule(image(g.t, s)))(g.t)
+		g.modules[s] = m
 		g.t.Cleanup(func() { _ = g.UnloadModule(m) })
 	}
-	return must(g.Function(m, name))(g.t)
+	f := must(g.Function(m, name))(g.t)
+	g.check(g.PreferShared(f, 25))
+	return f
 }
 
 // call is weir_call.

@@ -36,18 +36,10 @@ template <class T, int W, use U> WEIR_DEVICE void oneshot(const weir_call &call)
   dawdle(w.sequence);
 
   for (weir_u32 i = thread; i < units; i += stride) {
-    unit all[N];
-    const unit mine = i == thread ? own : m.read(i);
-    const bool came = take<N>(call, w, t.peers(), [&](weir_u32 k) {
-      return U == inbox ? slot(call, t.rank, first + k * part + i) : slot(call, k, first + i);
-    }, all);
     sum<T> s;
-#pragma unroll
-    for (weir_u32 k = 0; k < N; k++) {
-      const unit u = k == t.rank ? mine : all[k];
-      if (k == 0) s.start(u);
-      else if (t.has(k)) s.add(u);
-    }
+    const bool came = add_up<T, W>(call, t, w, i == thread ? own : m.read(i), [&](weir_u32 k) {
+      return U == inbox ? slot(call, t.rank, first + k * part + i) : slot(call, k, first + i);
+    }, s);
     m.write(i, came ? s.rounded() : m.nan());
   }
   weir_end(call, w.sequence);

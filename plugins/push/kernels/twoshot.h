@@ -62,16 +62,9 @@ template <class T, int W, use U> WEIR_DEVICE void twoshot(const weir_call &call)
   dawdle(w.sequence);
 
   for (weir_u32 i = thread; i < length_here; i += stride) {
-    unit all[N];
-    const unit mine = i == thread ? own : m.read(t.rank * part + i);
-    const bool came = take<N>(call, w, t.peers(), [&](weir_u32 k) { return at.scattered(call, k, t.rank, i); }, all);
     sum<T> s;
-#pragma unroll
-    for (weir_u32 k = 0; k < N; k++) {
-      const unit u = k == t.rank ? mine : all[k];
-      if (k == 0) s.start(u);
-      else if (t.has(k)) s.add(u);
-    }
+    const bool came = add_up<T, W>(call, t, w, i == thread ? own : m.read(t.rank * part + i),
+                                   [&](weir_u32 k) { return at.scattered(call, k, t.rank, i); }, s);
     const unit r = came ? s.rounded() : m.nan();
     m.write(t.rank * part + i, r);
     if (!came) continue; /* the peers are told to leave, too */
@@ -85,17 +78,19 @@ template <class T, int W, use U> WEIR_DEVICE void twoshot(const weir_call &call)
   }
   dawdle(w.sequence + 1);
 
-  for (weir_u32 i = thread; i < part; i += stride) {
-    unit all[N];
-    weir_u32 wanted = 0;
+  const int G = team<W>::group;
+  for (weir_u32 i = thread; i < part; i += stride)
+    for (weir_u32 base = 0; base < t.world; base += G) {
+      unit sums[G];
+      weir_u32 wanted = 0;
 #pragma unroll
-    for (weir_u32 k = 0; k < N; k++)
-      if (t.has(k) && k != t.rank && k * part + i < units) wanted |= 1u << k;
-    const bool came = take<N>(call, w, wanted, [&](weir_u32 k) { return at.gathered(call, k, t.rank, i); }, all);
+      for (weir_u32 k = 0; k < G; k++)
+        if (t.has(base + k) && base + k != t.rank && (base + k) * part + i < units) wanted |= 1u << k;
+      const bool came = take<G>(call, w, base, wanted, [&](weir_u32 k) { return at.gathered(call, base + k, t.rank, i); }, sums);
 #pragma unroll
-    for (weir_u32 k = 0; k < N; k++)
-      if (wanted >> k & 1) m.write(k * part + i, came ? all[k] : m.nan());
-  }
+      for (weir_u32 k = 0; k < G; k++)
+        if (wanted >> k & 1) m.write((base + k) * part + i, came ? sums[k] : m.nan());
+    }
   weir_end(call, w.sequence);
 }
 
