@@ -175,11 +175,11 @@ func TestGPUStaleFlags(t *testing.T) {
 			if between > 0 {
 				row := a.row(collective.Float32, 4)
 				f := a.gpu.function(a.source, row.Function)
-				x := a.capture(func(r *rank) {
+				x := a.capture(nothing, func(r *rank) {
 					for range each {
 						launch(a.gpu, f, row.Grid, row.Block, r.stream, a.call(r, collective.Float32, 1, a.arena[r.rank], a.arena[r.rank]))
 					}
-				}, nil)
+				}, nothing)
 				for range between / each {
 					a.check(a.Launch(x, a.main))
 				}

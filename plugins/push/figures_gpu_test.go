@@ -9,8 +9,10 @@ import (
 
 	"github.com/samber/lo"
 
+	"github.com/weir-project/weir/core/backend"
 	"github.com/weir-project/weir/core/collective"
 	"github.com/weir-project/weir/sdk/native/cuda"
+	"github.com/weir-project/weir/tests/require"
 )
 
 const (
@@ -42,16 +44,20 @@ func (tr *trial) chained(variant, function string, s shape, bytes int64) float64
 	tr.t.Helper()
 	from := tr.source
 	from.variant = variant
-	f := tr.gpu.function(from, function)
-	if !tr.fitsAtOnce(f, s.grid, s.block) {
+	if !tr.fitsAtOnce(tr.gpu.function(from, function), s.grid, s.block) {
 		return 0
 	}
-	return tr.perNode(tr.capture(func(r *rank) {
+	for i := range tr.contexts { // not while capturing
+		tr.on(i)
+		tr.gpu.function(from, function)
+	}
+	tr.on(0)
+	return tr.perNode(tr.capture(nothing, func(r *rank) {
 		for range chain {
 			in := tr.arena[r.rank]
-			launch(tr.gpu, f, s.grid, s.block, r.stream, tr.call(r, collective.BFloat16, bytes/2, in, in+cuda.Pointer(tr.most+256)))
+			launch(tr.gpu, tr.gpu.function(from, function), s.grid, s.block, r.stream, tr.call(r, collective.BFloat16, bytes/2, in, in+cuda.Pointer(tr.most+256)))
 		}
-	}, nil))
+	}, nothing))
 }
 
 // TestGPUShapes tries shapes for the sizes of a verify pass: WEIR_PUSH_SHAPES=1.
@@ -106,11 +112,11 @@ func TestGPUFigures(t *testing.T) {
 	g := openGPU(t)
 	const world = 8
 	one, two, host := newTrial(g, backends()[0], "", world), newTrial(g, backends()[1], "", world), newTrial(g, backends()[2], "", world)
-	empty := g.perNode(one.capture(func(r *rank) {
+	empty := g.perNode(one.capture(nothing, func(r *rank) {
 		for range chain {
 			launch(g, g.function(checks(), "empty"), 1, 32, r.stream, task{})
 		}
-	}, nil))
+	}, nothing))
 	way := func(at cuda.Pointer) float64 {
 		const rounds = 10000
 		begin, end := must(g.NewEvent(true))(t), must(g.NewEvent(true))(t)
@@ -145,4 +151,36 @@ func TestGPUFigures(t *testing.T) {
 	}
 	one.verdict([]step{{}})
 	two.verdict([]step{{}})
+}
+
+// TestGPULinks prints what windows.go is made from: the algorithms by size, over the links of as many GPUs as WEIR_PUSH_DEVICES
+// says, a rank on each: WEIR_PUSH_LINKS=1.
+func TestGPULinks(t *testing.T) {
+	if os.Getenv("WEIR_PUSH_LINKS") == "" {
+		t.Skip("set WEIR_PUSH_LINKS=1 to measure links")
+	}
+	g := openGPU(t)
+	world := len(g.contexts)
+	if world < 2 {
+		require.Missing(t, "gpus", "WEIR_PUSH_DEVICES says fewer than two")
+	}
+	trials := lo.Map(backends(), func(b backend.Backend, _ int) *trial { return newTrial(g, b, "", world) })
+	fmt.Printf("%d GPUs, µs: %12s %9s %9s\n", world, "oneshot", "twoshot", "hoststaged")
+	for bytes := int64(1 << 10); bytes <= twoShotKernel.most; bytes *= 2 {
+		for _, size := range []int64{bytes, bytes * 7 / 4} {
+			line := fmt.Sprintf("%9s", backend.Size(size))
+			for _, tr := range trials {
+				us := 0.0
+				if size <= tr.most {
+					row := tr.row(collective.BFloat16, size)
+					us = tr.chained("", row.Function, shape{row.Grid, row.Block}, size)
+				}
+				line += fmt.Sprintf(" %9.2f", us)
+			}
+			fmt.Println(line)
+		}
+	}
+	for _, tr := range trials {
+		tr.verdict([]step{{}})
+	}
 }

@@ -94,14 +94,15 @@ func (r *record) twoShot(board bool) {
 	}
 	for u := range units {
 		owner, i := u/length, u%length
+		if board {
+			r.put(int(owner), world*part+i, int(owner), r.sum, u)
+		}
 		for k := range world {
-			if k == owner {
-				continue
-			}
-			if board {
+			switch {
+			case k == owner:
+			case board:
 				r.put(int(k), owner*part+i, int(k), r.inputs[k], u)
-				r.put(int(owner), world*part+i, int(owner), r.sum, u)
-			} else {
+			default:
 				r.put(int(owner), k*part+i, int(k), r.inputs[k], u)
 				r.put(int(k), (world+owner)*part+i, int(owner), r.sum, u)
 			}

@@ -105,10 +105,12 @@ template <class Used> WEIR_DEVICE void clear_stale(const weir_call &call, weir_u
     if (!used(i)) weir_put(slot(call, call.rank, (sequence & 1) * slots + i), 0, 0, 0);
 }
 
-/* For tests: some blocks dawdle between push and poll. */
-WEIR_DEVICE void dawdle([[maybe_unused]] weir_u32 sequence) {
+/* For tests: now and then a warp dawdles, for up to 8 microseconds. */
+WEIR_DEVICE void dawdle() {
 #ifdef PUSH_DAWDLE
-  weir_u32 h = (weir_block() * 0x9e3779b9u + (weir_thread() >> 5) * 0x85ebca6bu + sequence * 0xc2b2ae35u) * 0x27d4eb2fu;
+  weir_u32 clock;
+  asm volatile("mov.u32 %0, %%clock;" : "=r"(clock));
+  weir_u32 h = (weir_block() * 0x9e3779b9u + (weir_thread() >> 5) * 0x85ebca6bu + clock * 0xc2b2ae35u) * 0x27d4eb2fu;
   if (h >> 29 == 0) asm volatile("nanosleep.u32 %0;" ::"r"(h >> 15 & 0x1fff));
 #endif
 }

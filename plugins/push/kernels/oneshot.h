@@ -13,6 +13,7 @@ template <class T, int W, use U> WEIR_DEVICE void oneshot(const weir_call &call)
   const weir_u32 thread = weir_block() * weir_threads() + weir_thread(), stride = weir_blocks() * weir_threads();
   unit own = m.read(thread); /* on its way while the block enters */
 
+  dawdle();
   waiter w = {0, 0, 0, false};
   if (!weir_begin(call, m.units() <= part, w.sequence, w.flag)) {
     m.give_up();
@@ -33,7 +34,7 @@ template <class T, int W, use U> WEIR_DEVICE void oneshot(const weir_call &call)
     if (U == board) return i < units;
     return i / part != t.rank && i % part < units && i / part < t.world;
   });
-  dawdle(w.sequence);
+  dawdle();
 
   for (weir_u32 i = thread; i < units; i += stride) {
     sum<T> s;

@@ -37,6 +37,7 @@ template <class T, int W, use U> WEIR_DEVICE void twoshot(const weir_call &call)
 #pragma unroll
   for (weir_u32 k = 0; k < N; k++)
     if (t.has(k) && thread < part) next[k] = m.read(t.after(k) * part + thread);
+  dawdle();
   waiter w = {0, 0, 0, false};
   if (!weir_begin(call, fits, w.sequence, w.flag)) {
     m.give_up();
@@ -59,7 +60,7 @@ template <class T, int W, use U> WEIR_DEVICE void twoshot(const weir_call &call)
     if (U == inbox) return q < 2 * t.world && r != t.rank && of < (q < t.world ? length_here : length(units, part, r));
     return q < t.world ? r != t.rank && of < length(units, part, r) : q == t.world && of < length_here;
   });
-  dawdle(w.sequence);
+  dawdle();
 
   for (weir_u32 i = thread; i < length_here; i += stride) {
     sum<T> s;
@@ -76,7 +77,7 @@ template <class T, int W, use U> WEIR_DEVICE void twoshot(const weir_call &call)
     for (weir_u32 k = 1; k < N; k++)
       if (t.has(k)) weir_put(at.gathered(call, t.rank, t.after(k), i), r.word[0], r.word[1], w.flag);
   }
-  dawdle(w.sequence + 1);
+  dawdle();
 
   const int G = team<W>::group;
   for (weir_u32 i = thread; i < part; i += stride)

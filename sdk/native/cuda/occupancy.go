@@ -2,10 +2,7 @@ package cuda
 
 import "unsafe"
 
-const (
-	attributeMultiprocessors = 16
-	preferredCarveout        = 9
-)
+const attributeMultiprocessors = 16
 
 // Multiprocessors is how many a device has.
 func (a *API) Multiprocessors(device int) (int, error) {
@@ -22,10 +19,4 @@ func (a *API) Occupancy(f Function, block, sharedBytes int) (int, error) {
 	n := new(int32)
 	err := a.call(occupancy, uintptr(unsafe.Pointer(n)), uintptr(f), uintptr(block), uintptr(sharedBytes))
 	return int(*n), err
-}
-
-// PreferShared has a multiprocessor give so many percent of its memory to shared memory while it runs a kernel. The driver
-// chooses otherwise, for each kernel.
-func (a *API) PreferShared(f Function, percent int) error {
-	return a.call(funcSetAttribute, uintptr(f), preferredCarveout, uintptr(percent))
 }

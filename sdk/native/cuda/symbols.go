@@ -77,7 +77,6 @@ const (
 	memExport
 	memImport
 	occupancy
-	funcSetAttribute
 	numFunctions
 )
 
@@ -155,7 +154,6 @@ var symbols = [numFunctions]symbol{
 	memExport:               {name: "cuMemExportToShareableHandle", optional: true},
 	memImport:               {name: "cuMemImportFromShareableHandle", optional: true},
 	occupancy:               {name: "cuOccupancyMaxActiveBlocksPerMultiprocessor", optional: true},
-	funcSetAttribute:        {name: "cuFuncSetAttribute", optional: true},
 }
 
 // API is the driver as programs that run plans use it. Its methods may be called concurrently. Unless one says
