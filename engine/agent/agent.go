@@ -16,6 +16,7 @@ import (
 
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/weir-project/weir/core/backend"
 	"github.com/weir-project/weir/core/collective"
 	"github.com/weir-project/weir/core/dispatch"
 	"github.com/weir-project/weir/core/plan"
@@ -37,6 +38,9 @@ type Options struct {
 	ShareDevices  bool  // several ranks may be on one GPU
 	MaxShared     int64 // bytes of shared memory for one group's plans
 
+	UnabortableKernels bool // kernel plans that do not leave when a group fails may be used
+	TryAbort           bool // for trials: try too whether kernels leave when they are told to, which ends their use
+
 	JoinDeadline     time.Duration // for all ranks to join, or to form a new group
 	CallDeadline     time.Duration // of one all-reduce
 	PrepareDeadline  time.Duration
@@ -52,8 +56,9 @@ type Options struct {
 	// Failed is optional: it is called with what is known of a group that has just failed, its last calls among it.
 	Failed func(GroupStatus)
 
-	// Trial is optional: it runs a plan with foreign code in it apart from the ranks, and returns why it does not work.
-	Trial func(context.Context, plan.Plan, collective.Class, collective.Group) error
+	// Trial is optional: it runs a plan with foreign code in it apart from the ranks, at byte counts of the ranges, and returns
+	// why it does not work.
+	Trial func(context.Context, plan.Plan, []backend.Range, collective.Class, collective.Group) error
 
 	// Await is optional: it waits until a plugin that has ended serves again, and returns false if it will not.
 	Await func(ctx context.Context, plugin string) bool

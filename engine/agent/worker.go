@@ -230,7 +230,7 @@ func (r *resolution) dropLost() error {
 			return fmt.Errorf("rank asks for a decision without the worker of %s, which has not ended", s.backend)
 		}
 		r.decline(s.backend, backend.ReasonFor(s.fault()))
-		g.free(s.bytes, s)
+		g.free(s.bytes, "", s)
 		ids = append(ids, id)
 	}
 	if len(ids) == 0 {

@@ -3,6 +3,7 @@ package rank
 import (
 	"context"
 	"fmt"
+	"os"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -56,7 +57,7 @@ func (g *Group) decideWithin(ctx context.Context, class collective.Class, lost .
 		return nil, fmt.Errorf("decide %s for group %s: %w", class, g.id, err)
 	}
 	defer s.end(id)
-	d := &decider{group: g, class: class, id: id, offers: map[uint64][]byte{}}
+	d := &decider{group: g, class: class, id: id, offers: map[uint64]offered{}}
 	for {
 		r, err := s.answer(ctx, id, answers, decisionPatience)
 		if err != nil {
@@ -69,9 +70,10 @@ func (g *Group) decideWithin(ctx context.Context, class collective.Class, lost .
 		case *rankv1.ToRank_Prepare:
 			err = d.prepare(body.Prepare, r.files)
 		case *rankv1.ToRank_Connect:
-			err = d.connect(body.Connect)
+			err = d.connect(body.Connect, r.files)
+			r.discard()
 		case *rankv1.ToRank_SelfTest:
-			err = d.selfTest(time.Duration(body.SelfTest.DeadlineNs))
+			err = d.selfTest(time.Duration(body.SelfTest.DeadlineNs), body.SelfTest.Abort)
 		case *rankv1.ToRank_Discard:
 			d.discard(body.Discard.Instances)
 		case *rankv1.ToRank_Commit:
@@ -97,7 +99,7 @@ type decider struct {
 	id    uint64
 	tests []test
 
-	offers map[uint64][]byte // what peers need to connect, by instance
+	offers map[uint64]offered // what peers need to connect, by instance
 }
 
 // test is an instance that the self-test will run.
@@ -107,22 +109,27 @@ type test struct {
 }
 
 // prepare makes ready every instance that this rank does not have yet.
-func (d *decider) prepare(m *rankv1.Prepare, files []sharedFile) error {
+func (d *decider) prepare(m *rankv1.Prepare, memories []sharedFile) error {
 	done := &rankv1.StepDone{StartUnixNs: time.Now().UnixNano()}
 	d.tests = nil
+	var files []*os.File // that go with the report
 	for _, i := range m.Instances {
 		var memory, inputs *sharedFile
 		if i.Memory {
-			memory, files = &files[0], files[1:]
+			memory, memories = &memories[0], memories[1:]
 		}
 		if i.Inputs {
-			inputs, files = &files[0], files[1:]
+			inputs, memories = &memories[0], memories[1:]
 		}
 		outcome := &rankv1.Outcome{Instance: i.Id}
 		if reason := d.prepareOne(i, memory, inputs); reason != nil {
 			outcome.Reason = pluginv1.FromReason(*reason)
 		}
-		outcome.Data = d.offers[i.Id]
+		if offer := d.offers[i.Id]; offer.file != nil {
+			files, outcome.File = append(files, offer.file), true
+			defer offer.file.Close()
+		}
+		outcome.Data = d.offers[i.Id].data
 		for _, f := range []*sharedFile{memory, inputs} {
 			if f != nil {
 				_ = f.file.Close() // the mapping keeps the memory
@@ -130,7 +137,7 @@ func (d *decider) prepare(m *rankv1.Prepare, files []sharedFile) error {
 		}
 		done.Outcomes = append(done.Outcomes, outcome)
 	}
-	return d.report(done)
+	return d.report(done, files...)
 }
 
 func (d *decider) prepareOne(m *rankv1.Instance, memory, inputs *sharedFile) *backend.Reason {
@@ -153,8 +160,8 @@ func (d *decider) prepareOne(m *rankv1.Instance, memory, inputs *sharedFile) *ba
 	if err != nil {
 		return fail(backend.PlanRejected, err)
 	}
-	if l, ok := p.(*plan.Library); ok {
-		if err := d.prepareLibrary(m, l); err != nil {
+	if k := p.Kind(); k == plan.LibraryKind || k == plan.KernelKind {
+		if err := d.prepareDevice(m, p, memory); err != nil {
 			r := g.reason(backend.InitFailed, err)
 			return &r
 		}
@@ -193,19 +200,22 @@ func (d *decider) prepareOne(m *rankv1.Instance, memory, inputs *sharedFile) *ba
 }
 
 // selfTest runs every instance on inputs with known sums. Peers do the same at the same time.
-func (d *decider) selfTest(deadline time.Duration) error {
+func (d *decider) selfTest(deadline time.Duration, abort bool) error {
 	g := d.group
 	done := &rankv1.StepDone{StartUnixNs: time.Now().UnixNano()}
 	end := time.Now().Add(deadline)
 	for _, t := range d.tests {
 		i := g.instances[t.id]
-		if i.library != nil || i.worker != nil {
+		if i.device != nil || i.worker != nil {
 			outcome := &rankv1.Outcome{Instance: t.id}
-			try := d.tryLibrary
+			left := time.Until(end)
+			var err error
 			if i.worker != nil {
-				try = d.tryWorker
+				err = d.tryWorker(i, t.ranges, left)
+			} else {
+				err = d.tryDevice(i, t.ranges, left, abort)
 			}
-			if err := try(i, t.ranges, time.Until(end)); err != nil {
+			if err != nil {
 				outcome.Reason = pluginv1.FromReason(g.reason(backend.SelfTestFailed, err))
 			}
 			done.Outcomes = append(done.Outcomes, outcome)
@@ -242,9 +252,9 @@ func (d *decider) selfTest(deadline time.Duration) error {
 	return d.report(done)
 }
 
-func (d *decider) report(done *rankv1.StepDone) error {
+func (d *decider) report(done *rankv1.StepDone, files ...*os.File) error {
 	done.EndUnixNs = time.Now().UnixNano()
-	return d.group.session.conn.Send(&rankv1.FromRank{Id: d.id, Body: &rankv1.FromRank_StepDone{StepDone: done}})
+	return d.group.session.conn.Send(&rankv1.FromRank{Id: d.id, Body: &rankv1.FromRank_StepDone{StepDone: done}}, files...)
 }
 
 func (d *decider) discard(ids []uint64) {
@@ -275,7 +285,7 @@ func (d *decider) commit(m *rankv1.Commit) (*table, error) {
 				return nil, fmt.Errorf("the agent committed instance %d, which was never prepared", c.Instance)
 			}
 			segment.Choices = append(segment.Choices, dispatch.Choice{Multiple: c.Multiple, Index: len(t.entries)})
-			t.entries = append(t.entries, entry{backend: i.backend, counter: c.Counter, run: i.run, library: i.library, worker: i.worker})
+			t.entries = append(t.entries, entry{backend: i.backend, counter: c.Counter, run: i.run, device: i.device, worker: i.worker})
 		}
 		segments = append(segments, segment)
 	}

@@ -131,7 +131,7 @@ func (g *Group) runDevice(dst, src uintptr, count int64, dataType collective.Dat
 	}
 	// Published before the call, which may wait for the peers' first: they compare.
 	g.board.Begin(g.rank, number, index, bytes)
-	captured, err := e.library.Run(call)
+	captured, err := e.device.Run(call)
 	switch {
 	case captured:
 		return g.runCaptured(call, number, nil)
@@ -141,7 +141,8 @@ func (g *Group) runDevice(dst, src uintptr, count int64, dataType collective.Dat
 	g.board.Count(g.rank, number, e.counter, bytes)
 	g.board.End(g.rank, number)
 	g.dst, g.src, g.count, g.stream, g.dataType, g.op = dst, src, count, on, dataType, op
-	g.counter, g.library, g.what, g.bytes = e.counter, e.library, rankv1.WhatOf(index, bytes), uint64(bytes)
+	g.library, _ = e.device.(*exec.Library) // calls of kernel plans are never repeated without a look
+	g.counter, g.what, g.bytes = e.counter, rankv1.WhatOf(index, bytes), uint64(bytes)
 	return nil
 }
 
@@ -204,7 +205,7 @@ func (g *Group) runCaptured(call exec.DeviceCall, number uint64, err error) erro
 	if e == nil {
 		return g.ended(number, notServed(t, class, call.Bytes))
 	}
-	if err := e.library.RunCaptured(call); err != nil {
+	if err := e.device.RunCaptured(call); err != nil {
 		return g.failedCall(number, err)
 	}
 	g.board.Count(g.rank, number, e.counter, call.Bytes)

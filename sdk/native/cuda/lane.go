@@ -7,8 +7,8 @@ import (
 	"github.com/weir-project/weir/sdk/native/dl"
 )
 
-// Lane makes one C call at a time on a stream of a context: from any thread, whose own context it brings back, and only
-// if the stream is not being captured. It allocates nothing. It serves one caller at a time.
+// Lane makes C calls on a stream of a context: from any thread, whose own context it brings back, and only if the stream is
+// not being captured. It allocates nothing. It serves one caller at a time.
 type Lane struct {
 	before uintptr     // of the caller's thread
 	status uintptr     // of the stream, in the lower half
@@ -16,19 +16,21 @@ type Lane struct {
 
 	api     *API
 	context Context
+	targets int
 	restore *dl.Sequence // of one step that sets the thread's context
 }
 
 const (
 	askContext = iota
 	askCapture
-	target
-	laneSteps
+	target // and those after it
 )
 
-// NewLane is a lane into a context.
-func (a *API) NewLane(c Context) *Lane {
-	l := &Lane{api: a, context: c, steps: *dl.NewSequence(laneSteps), restore: dl.NewSequence(1)}
+// NewLane is a lane of one call into a context.
+func (a *API) NewLane(c Context) *Lane { return a.newLane(c, 1) }
+
+func (a *API) newLane(c Context, targets int) *Lane {
+	l := &Lane{api: a, context: c, steps: *dl.NewSequence(target + targets), targets: targets, restore: dl.NewSequence(1)}
 	ask := l.steps.Step(askContext)
 	ask.Function, ask.Check, ask.Want = a.address[ctxGetCurrent], &l.before, uintptr(c)
 	ask.Args[0] = uintptr(unsafe.Pointer(&l.before))
@@ -45,31 +47,46 @@ func (l *Lane) Target() *dl.Step { return l.steps.Step(target) }
 // Run asks whether the stream is being captured and makes the call if it is not. result is what the call returned; it
 // means nothing when the status is another than NotCapturing or there is an error, which is the driver's.
 func (l *Lane) Run(s Stream) (status CaptureStatus, result int, err error) {
-	l.steps.Step(askCapture).Args[0] = uintptr(s)
-	if stopped := l.Again(); stopped != 0 {
-		return l.Stopped(stopped)
+	status, stopped, err := l.run(s)
+	if stopped < l.targets && err == nil && status == NotCapturing {
+		result = int(l.steps.Step(target + stopped).Result)
 	}
-	return NotCapturing, 0, nil
+	return status, result, err
+}
+
+// run is Run for several calls; stopped is the number of the one that failed, or how many there are.
+func (l *Lane) run(s Stream) (status CaptureStatus, stopped int, err error) {
+	l.steps.Step(askCapture).Args[0] = uintptr(s)
+	stopped = l.steps.Run(askContext)
+	if stopped == target+l.targets {
+		return NotCapturing, l.targets, nil
+	}
+	return l.stopped(stopped)
 }
 
 // Again is Run on the stream of the last one, with the target as it is. Unless it returns 0, which is that all went well,
 // Stopped is to be called with what it returns, on the same lane with nothing in between.
-func (l *Lane) Again() (stopped int) { return l.steps.Run(askContext) - laneSteps }
+func (l *Lane) Again() (stopped int) { return l.steps.Run(askContext) - target - l.targets }
 
 // Stopped returns what Run would have.
 func (l *Lane) Stopped(stopped int) (status CaptureStatus, result int, err error) {
-	stopped += laneSteps
+	status, stopped, err = l.stopped(stopped + target + l.targets)
+	if stopped < l.targets && err == nil && status == NotCapturing {
+		result = int(l.steps.Step(target + stopped).Result)
+	}
+	return status, result, err
+}
+
+// stopped says what it means that the steps have stopped before one, or after the last.
+func (l *Lane) stopped(stopped int) (status CaptureStatus, failed int, err error) {
 	if stopped == askContext && l.steps.Step(askContext).Result == success { // the thread has another context
 		stopped, err = l.elsewhere()
 		if err != nil {
 			return 0, 0, err
 		}
 	}
-	switch stopped {
-	case laneSteps:
-		return NotCapturing, 0, nil
-	case target:
-		return NotCapturing, int(l.Target().Result), nil
+	if stopped >= target {
+		return NotCapturing, stopped - target, nil
 	}
 	if code := l.steps.Step(stopped).Result; code != success {
 		return 0, 0, l.api.check(symbols[[]function{ctxGetCurrent, streamIsCapturing}[stopped]].name, code)
