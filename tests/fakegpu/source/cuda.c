@@ -3,17 +3,22 @@
 //   FAKE_CUDA_DEVICES   number of devices (1)
 //   FAKE_CUDA_MEMORY    bytes of each (1 GiB)
 //   FAKE_CUDA_INIT      what cuInit returns (0)
+//   FAKE_P2P            faults of writes into another device's memory, such as wrong:0>1,never:1>0 (see below)
 // As with the real driver, a call that may not be made while a stream is captured invalidates the capture.
 #define _GNU_SOURCE
+#include <fcntl.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <time.h>
+#include <unistd.h>
 
 typedef int result;
-enum { OK = 0, INVALID = 1, OOM = 2, NOT_INIT = 3, NO_DEVICE = 100, BAD_DEVICE = 101, BAD_CONTEXT = 201, BAD_HANDLE = 400,
+enum { OK = 0, INVALID = 1, OOM = 2, NOT_INIT = 3, NO_DEVICE = 100, BAD_DEVICE = 101, BAD_CONTEXT = 201, NO_PEER = 217, BAD_HANDLE = 400,
 	NOT_READY = 600, UNSUPPORTED = 801, CAPTURE_UNSUPPORTED = 900, CAPTURE_INVALIDATED = 901, NOT_CAPTURING = 902 };
 
 typedef struct object { void (*destroy)(void *); void *argument; int references; } object;
@@ -24,6 +29,7 @@ typedef struct op {
 	size_t n;
 	void (*fn)(void *);
 	event *event;
+	int device; // of the stream
 	uint64_t number; // of the record that a wait is for
 	struct op *next;
 } op;
@@ -80,13 +86,31 @@ result cuDeviceGetName(char *s, int n, int d) { snprintf(s, n, "Fake GPU %d", d)
 result cuDeviceGetUuid_v2(unsigned char *u, int d) { memset(u, 0xfa, 16); u[0] = d; return OK; }
 result cuDeviceGetPCIBusId(char *s, int n, int d) { snprintf(s, n, "0000:%02X:00.0", 0x10 + d); return OK; }
 result cuDeviceGetAttribute(int *v, int a, int d) { (void)d; *v = a == 75 ? 9 : 0; return OK; }
-result cuDeviceCanAccessPeer(int *can, int a, int b) { *can = a != b; return OK; }
+
+// The faults of FAKE_P2P, from the device that writes to the one whose memory it is:
+//   refuse  the driver says that there is no peer-to-peer access
+//   map     the memory cannot be mapped
+//   wrong   a byte arrives wrong
+//   never   the last 8 bytes never arrive
+//   hang    the write never ends
+//   exit    the writing process ends
+static int p2p_fault(const char *kind, int from, int to) {
+	char wanted[64];
+	const char *all = getenv("FAKE_P2P");
+	snprintf(wanted, sizeof wanted, "%s:%d>%d", kind, from, to);
+	for (size_t n = strlen(wanted); all && (all = strstr(all, wanted)); all++)
+		if (all[n] == 0 || all[n] == ',') return 1;
+	return 0;
+}
+result cuDeviceCanAccessPeer(int *can, int a, int b) { *can = a != b && !p2p_fault("refuse", a, b); return OK; }
+result cuDeviceGetP2PAttribute(int *v, int attribute, int a, int b) { *v = attribute == 2 && a != b && !p2p_fault("refuse", a, b); return OK; }
 result cuGetErrorName(int e, const char **s) {
 	switch (e) {
 	case INVALID: *s = "CUDA_ERROR_INVALID_VALUE"; return OK;
 	case OOM: *s = "CUDA_ERROR_OUT_OF_MEMORY"; return OK;
 	case NO_DEVICE: *s = "CUDA_ERROR_NO_DEVICE"; return OK;
 	case BAD_CONTEXT: *s = "CUDA_ERROR_INVALID_CONTEXT"; return OK;
+	case NO_PEER: *s = "CUDA_ERROR_PEER_ACCESS_UNSUPPORTED"; return OK;
 	case UNSUPPORTED: *s = "CUDA_ERROR_NOT_SUPPORTED"; return OK;
 	case CAPTURE_UNSUPPORTED: *s = "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED"; return OK;
 	case CAPTURE_INVALIDATED: *s = "CUDA_ERROR_STREAM_CAPTURE_INVALIDATED"; return OK;
@@ -174,10 +198,12 @@ result cuPointerGetAttribute(void *out, int attribute, char *p) {
 	return r;
 }
 
+static void p2p_copy(int device, void *dst, const void *src, size_t n);
+
 // perform does an operation outside the lock.
 static void perform(op *o) {
 	switch (o->kind) {
-	case COPY: memcpy(o->dst, o->src, o->n); break;
+	case COPY: p2p_copy(o->device, o->dst, o->src, o->n); break;
 	case FILL: memset(o->dst, (int)(intptr_t)o->src, o->n); break;
 	case HOST: case KERNEL: if (o->fn) o->fn(o->src); break;
 	case RECORD:
@@ -233,6 +259,7 @@ static void append(stream *s, const op *o) {
 	op *copy = malloc(sizeof *copy);
 	*copy = *o;
 	copy->next = 0;
+	copy->device = s->context->device;
 	if (s->status) {
 		graph *g = s->graph;
 		g->ops = realloc(g->ops, ++g->n * sizeof *g->ops);
@@ -414,10 +441,148 @@ result cuGraphRetainUserObject(graph *g, object *o, unsigned n, unsigned f) {
 
 result cuModuleLoadData(void **m, const char *image) { *m = (void *)image; return image ? OK : INVALID; }
 result cuModuleUnload(void *m) { (void)m; return OK; }
-result cuModuleGetFunction(void **f, void *m, const char *name) { (void)m; *f = (void *)1; return name ? OK : INVALID; }
-result cuLaunchKernel(void *f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared, stream *s, void **args, void **extra) {
-	(void)f; (void)gy; (void)gz; (void)by; (void)bz; (void)shared; (void)s; (void)args; (void)extra;
+typedef struct kernel { const char *name; int arguments; void (*fn)(void *); } kernel;
+typedef struct launched { int device; uint64_t a[8]; } launched; // what a kernel's fn gets; it frees it
+static kernel p2p_kernels[4];
+result cuModuleGetFunction(void **f, void *m, const char *name) {
+	(void)m;
+	*f = (void *)1;
+	for (kernel *k = p2p_kernels; name && k->name; k++)
+		if (!strcmp(k->name, name)) *f = k;
+	return name ? OK : INVALID;
+}
+result cuLaunchKernel(kernel *f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared, stream *s, void **args, void **extra) {
+	(void)gy; (void)gz; (void)by; (void)bz; (void)shared; (void)extra;
 	if (!gx || bx > 1024) return INVALID;
 	__atomic_fetch_add(&launches, 1, __ATOMIC_RELAXED);
+	if (f == (void *)1) return OK;
+	launched *x = calloc(1, sizeof *x);
+	x->device = current ? current->device : 0;
+	for (int i = 0; i < f->arguments; i++) memcpy(&x->a[i], args[i], sizeof x->a[i]);
+	return enqueue(s, (op){.kind = KERNEL, .fn = f->fn, .src = x});
+}
+
+// Memory that processes share: a memfd whose name holds the device.
+typedef struct physical { int fd, device; } physical;
+typedef struct mapped { char *start; size_t n; int owner; struct mapped *next; } mapped;
+static mapped *mappings;
+typedef struct prop { unsigned kind, handles, location; int device; } prop;
+typedef struct may { unsigned location; int device; unsigned flags; } may;
+
+result cuMemGetAllocationGranularity(size_t *n, const prop *p, unsigned f) { (void)p; (void)f; *n = (size_t)2 << 20; return OK; }
+result cuMemCreate(physical **h, size_t n, const prop *p, uint64_t f) {
+	(void)f;
+	char name[32];
+	snprintf(name, sizeof name, "fake-cuda-%d", p->device);
+	physical x = {memfd_create(name, MFD_CLOEXEC), p->device};
+	if (x.fd < 0 || ftruncate(x.fd, n)) return OOM;
+	*(*h = malloc(sizeof x)) = x;
 	return OK;
 }
+result cuMemRelease(physical *h) { close(h->fd); free(h); return OK; }
+result cuMemExportToShareableHandle(int *fd, physical *h, int type, uint64_t f) { (void)type; (void)f; *fd = fcntl(h->fd, F_DUPFD_CLOEXEC, 3); return *fd < 0 ? OOM : OK; }
+result cuMemImportFromShareableHandle(physical **h, void *fd, int type) {
+	(void)type;
+	char link[64], target[64] = {0};
+	snprintf(link, sizeof link, "/proc/self/fd/%d", (int)(intptr_t)fd);
+	physical x = {fcntl((int)(intptr_t)fd, F_DUPFD_CLOEXEC, 3), 0};
+	if (readlink(link, target, sizeof target - 1) < 0 || sscanf(target, "/memfd:fake-cuda-%d", &x.device) != 1) return INVALID;
+	*(*h = malloc(sizeof x)) = x;
+	return OK;
+}
+result cuMemAddressReserve(char **p, size_t n, size_t align, void *at, uint64_t f) {
+	(void)align; (void)at; (void)f;
+	*p = mmap(0, n, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	return *p == MAP_FAILED ? OOM : OK;
+}
+result cuMemAddressFree(void *p, size_t n) { return munmap(p, n) ? INVALID : OK; }
+result cuMemMap(char *p, size_t n, size_t offset, physical *h, uint64_t f) {
+	(void)f;
+	if (mmap(p, n, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED, h->fd, offset) == MAP_FAILED) return INVALID;
+	pthread_mutex_lock(&lock);
+	mapped *m = malloc(sizeof *m);
+	*m = (mapped){p, n, h->device, mappings};
+	mappings = m;
+	pthread_mutex_unlock(&lock);
+	return OK;
+}
+result cuMemUnmap(char *p, size_t n) {
+	pthread_mutex_lock(&lock);
+	for (mapped **m = &mappings; *m; m = &(*m)->next)
+		if ((*m)->start == p) { mapped *gone = *m; *m = gone->next; free(gone); break; }
+	pthread_mutex_unlock(&lock);
+	return mmap(p, n, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == MAP_FAILED ? INVALID : OK;
+}
+// owner is the device whose memory an address is, or -1 for memory of this process alone.
+static int owner(const char *p) {
+	int device = -1;
+	pthread_mutex_lock(&lock);
+	for (mapped *m = mappings; m; m = m->next)
+		if (p >= m->start && p < m->start + m->n) device = m->owner;
+	pthread_mutex_unlock(&lock);
+	return device;
+}
+result cuMemSetAccess(char *p, size_t n, const may *a, size_t count) {
+	(void)n;
+	for (size_t i = 0; i < count; i++)
+		if (p2p_fault("map", a[i].device, owner(p))) return NO_PEER;
+	return OK;
+}
+
+// p2p_begin does what may go wrong before a write of one device into the memory of another; it returns whose memory it is.
+static int p2p_begin(int device, const void *dst) {
+	int to = owner(dst);
+	if (to >= 0 && p2p_fault("exit", device, to)) { fprintf(stderr, "the fake device %d ends its process\n", device); _exit(9); }
+	while (to >= 0 && p2p_fault("hang", device, to)) pause();
+	return to;
+}
+static void p2p_copy(int device, void *dst, const void *src, size_t n) {
+	int to = p2p_begin(device, dst);
+	if (to >= 0 && n == 8 && p2p_fault("never", device, to)) return;
+	memcpy(dst, src, n);
+	if (to >= 0 && n > 8 && p2p_fault("wrong", device, to)) ((char *)dst)[n / 2] ^= 0x10;
+}
+
+// What the kernels of engine/p2p do. Their arguments are as there.
+static uint64_t p2p_word(uint64_t seed, uint64_t i) {
+	uint64_t x = seed + (i + 1) * 0x9e3779b97f4a7c15ull;
+	x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ull;
+	x = (x ^ (x >> 27)) * 0x94d049bb133111ebull;
+	return x ^ (x >> 31);
+}
+static uint64_t p2p_await(uint64_t *p, uint64_t mask, uint64_t flag, uint32_t *host) {
+	uint64_t v;
+	while (((v = __atomic_load_n(p, __ATOMIC_ACQUIRE)) & mask) != flag && !__atomic_load_n(host, __ATOMIC_ACQUIRE)) sched_yield();
+	return v;
+}
+static void p2p_push(void *argument) {
+	launched *x = argument;
+	uint64_t *to = (void *)x->a[0], words = x->a[1];
+	int owner = p2p_begin(x->device, to), wrong = p2p_fault("wrong", x->device, owner), never = p2p_fault("never", x->device, owner);
+	for (uint64_t i = 0; i < words - never; i++)
+		__atomic_store_n(to + i, x->a[3] << 32 | ((uint32_t)p2p_word(x->a[2], i) ^ (wrong && i == words / 2 ? 0x10 : 0)), __ATOMIC_RELAXED);
+	free(x);
+}
+static void p2p_pull(void *argument) {
+	launched *x = argument;
+	uint64_t *at = (void *)x->a[0], flag = x->a[3];
+	uint32_t *report = (void *)x->a[5], *host = (void *)x->a[6];
+	__atomic_store_n(host + 1, 1, __ATOMIC_RELEASE);
+	for (uint64_t i = 0; i < x->a[1]; i++) {
+		uint64_t v = p2p_await(at + i, ~0ull << 32, flag << 32, host);
+		if (v >> 32 != flag) report[0]++;
+		else if ((uint32_t)v != (uint32_t)p2p_word(x->a[2], i)) report[1]++;
+	}
+	free(x);
+}
+static void p2p_check(void *argument) {
+	launched *x = argument;
+	uint64_t *at = (void *)x->a[0];
+	uint32_t *report = (void *)x->a[5], *host = (void *)x->a[6];
+	__atomic_store_n(host + 1, 1, __ATOMIC_RELEASE);
+	if (p2p_await((void *)x->a[7], ~0ull, x->a[3], host) != x->a[3]) report[0]++;
+	else
+		for (uint64_t i = 0; i < x->a[1]; i++) report[1] += at[i] != p2p_word(x->a[2], i);
+	free(x);
+}
+static kernel p2p_kernels[4] = {{"weir_p2p_push", 4, p2p_push}, {"weir_p2p_pull", 7, p2p_pull}, {"weir_p2p_check", 8, p2p_check}, {0}};
