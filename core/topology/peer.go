@@ -103,6 +103,9 @@ func Access(peers [][]Peer, n int) P2P {
 	return access
 }
 
+// PeerAt is what is known of a's access to b; the zero Peer if peers does not hold it.
+func PeerAt(peers [][]Peer, a, b int) Peer { return peerAt(peers, a, b) }
+
 func peerAt(peers [][]Peer, a, b int) Peer {
 	if a >= len(peers) || b >= len(peers[a]) {
 		return Peer{}

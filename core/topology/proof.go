@@ -4,9 +4,10 @@ import "slices"
 
 // Proof is what was found when one GPU wrote into the memory of another.
 type Proof struct {
-	From, To string // identities of the devices, as Device.Identity
-	Result   P2P    // verified, failed, or none: CUDA refused
-	Why      string // what was observed, in the case of another result than verified
+	From   string `json:"from"`          // identity of the device that wrote, as Device.Identity
+	To     string `json:"to"`            // of the one whose memory it is
+	Result P2P    `json:"result"`        // verified, failed, or none: CUDA refused
+	Why    string `json:"why,omitempty"` // what was observed, in the case of another result than verified
 }
 
 // Identity is what a device is known by: its UUID, or else its bus id; "" if neither is known.

@@ -21,6 +21,7 @@ import (
 	"github.com/weir-project/weir/core/plan"
 	"github.com/weir-project/weir/core/schedule"
 	"github.com/weir-project/weir/core/topology"
+	"github.com/weir-project/weir/engine/p2p"
 	"github.com/weir-project/weir/engine/telemetry"
 	"github.com/weir-project/weir/sdk/proto/rankv1"
 )
@@ -51,6 +52,10 @@ type Options struct {
 	// Trial is optional: it runs a plan with foreign code in it apart from the ranks, and returns why it does not work.
 	Trial func(context.Context, plan.Plan, collective.Class, collective.Group) error
 
+	// Prove is optional: it tries peer-to-peer access in some directions between devices, and returns what was found. It is
+	// called once for each direction at most, and not twice at a time.
+	Prove func(context.Context, []topology.Device, []p2p.Direction) []topology.Proof
+
 	grace time.Duration // 0: the constant
 }
 
@@ -78,8 +83,12 @@ type Agent struct {
 	lastGroup int
 	groups    map[*group]bool     // of all jobs
 	past      []telemetry.Reading // of groups that have ended
+	graph     topology.Graph      // Options.Topology, with what was proved since
 
 	decidedMu sync.Mutex
+
+	proveMu sync.Mutex
+	tried   map[[2]string]bool // directions given to Prove, by the devices' identities; proveMu
 }
 
 // provenSchedules is how many schedules an agent remembers the proof of: some for each size of group and backend.
@@ -97,7 +106,7 @@ func Listen(opts Options) (*Agent, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listen for ranks: %w", err)
 	}
-	a := &Agent{opts: opts, listener: l, members: map[*member]bool{}, groups: map[*group]bool{}, done: make(chan struct{}), prover: schedule.NewProver(provenSchedules)}
+	a := &Agent{opts: opts, listener: l, members: map[*member]bool{}, groups: map[*group]bool{}, done: make(chan struct{}), prover: schedule.NewProver(provenSchedules), graph: opts.Topology, tried: map[[2]string]bool{}}
 	a.job = newJob(a)
 	a.wg.Go(a.accept)
 	a.wg.Go(a.collect)

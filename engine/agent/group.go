@@ -47,7 +47,7 @@ func newGroup(j *job, ranks []int) (*group, error) {
 	}
 	g.members = lo.Map(ranks, func(r, _ int) *member { return j.ranks[r] })
 	facts := lo.Map(g.members, func(m *member, _ int) collective.Rank { return m.facts })
-	g.facts = GroupFacts(g.id, facts, j.agent.opts.Topology, j.agent.opts.Deterministic)
+	g.facts = GroupFacts(g.id, facts, j.agent.topology(), j.agent.opts.Deterministic)
 	g.facts.ShareDevices = j.agent.opts.ShareDevices
 	size := rankv1.BoardSize(len(ranks))
 	file, err := newShared("weir-board-"+g.id, size)

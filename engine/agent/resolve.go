@@ -89,6 +89,7 @@ func (g *group) waitedTooLong(a *asked) {
 func (g *group) decide(a *asked) {
 	agent := g.job.agent
 	start := time.Now()
+	g.prove(a.class)
 	ctx, trace := agent.opts.Tracer.Start(agent.background(), g.facts, a.class)
 	r := &resolution{group: g, asked: a, trace: trace, verdicts: map[string]backend.Verdict{}}
 	decision, err := r.run(ctx, start)
@@ -195,13 +196,7 @@ func (r *resolution) trial(ctx context.Context, p plan.Plan) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, agent.opts.PrepareDeadline+agent.opts.SelfTestDeadline+cmp.Or(agent.opts.grace, grace))
 	defer cancel()
-	go func() {
-		select {
-		case <-agent.done:
-			cancel()
-		case <-ctx.Done():
-		}
-	}()
+	go agent.cancelWhenDone(ctx, cancel)
 	return agent.opts.Trial(ctx, p, r.asked.class, r.group.facts)
 }
 

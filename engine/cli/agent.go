@@ -30,6 +30,9 @@ func (a *app) listen(e *engine, ranks int, quiet bool) (*agent.Agent, error) {
 	if e.telemetry.Enabled() {
 		opts.Meter = meter
 	}
+	if cfg.P2P.Verify != config.VerifyOff {
+		opts.Prove = a.prove(e, quiet)
+	}
 	opts.Trial = (&trials{app: a, engine: e, known: map[string]error{}}).try
 	if !quiet {
 		opts.Decided = func(r agent.Resolved) { writeResolved(a.stderr, r) }

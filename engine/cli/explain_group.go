@@ -162,7 +162,7 @@ func (s *subject) divided() bool {
 // tell puts what the command line says in the place of what was found.
 func (s *subject) tell() {
 	if s.p2p != topology.P2PUnknown {
-		s.group.P2P, s.foreign = s.p2p, true
+		s.group.P2P, s.group.P2PDetail, s.foreign = s.p2p, "", true
 	}
 	if s.multicast != topology.NotKnown {
 		s.group.Multicast, s.foreign = s.multicast, true

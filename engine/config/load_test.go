@@ -136,6 +136,7 @@ func TestFile(t *testing.T) {
 		Log:       Log{Level: "debug", Format: "json"},
 		Agent:     Agent{Socket: filepath.Join(dir, "run/agent.sock")},
 		Shared:    Shared{MaxBytes: 64 * KiB},
+		P2P:       P2P{Verify: "off"},
 	}
 	if diff := cmp.Diff(want, l.Config); diff != "" {
 		t.Error(diff)

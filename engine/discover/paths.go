@@ -10,6 +10,7 @@ import (
 
 	"github.com/samber/lo"
 
+	"github.com/weir-project/weir/core/diagnose"
 	"github.com/weir-project/weir/core/topology"
 )
 
@@ -68,16 +69,9 @@ func pathClass(a, b []string, numaA, numaB string) topology.Class {
 	return topology.PXB
 }
 
-// Obstacles is what of a machine decides whether peer-to-peer access over PCIe works.
-type Obstacles struct {
-	IOMMU       string   // how an IOMMU translates the addresses of GPUs, such as "DMA-FQ"; "identity" if it passes them through; "" if there is none, or none is shown
-	Redirecting []string // bus ids of bridges above GPUs whose ACS sends peer-to-peer traffic to the processor
-	Unread      int      // bridges above GPUs of which that is not known: only root may read it
-}
-
-// FindObstacles looks at the GPUs of a machine.
-func FindObstacles(sysfs fs.FS, g topology.Graph) Obstacles {
-	o := Obstacles{IOMMU: iommu(sysfs, g)}
+// Obstacles looks at the GPUs of a machine, as the kernel shows them.
+func Obstacles(sysfs fs.FS, g topology.Graph) diagnose.Obstacles {
+	o := diagnose.Obstacles{IOMMU: iommu(sysfs, g)}
 	o.Redirecting, o.Unread = acs(sysfs, g)
 	return o
 }
@@ -87,9 +81,9 @@ func surroundings(sysfs fs.FS, g topology.Graph) []string {
 	if len(g.Devices) < 2 || topology.FullNVLink(g.Links) == topology.Yes {
 		return nil
 	}
-	o := FindObstacles(sysfs, g)
+	o := Obstacles(sysfs, g)
 	var notes []string
-	if o.IOMMU != "" && o.IOMMU != passThrough {
+	if o.Translates() {
 		notes = append(notes, fmt.Sprintf("the IOMMU translates the addresses of GPUs (%s): peer-to-peer access over PCIe may hang or corrupt data; boot with iommu=pt, or turn VT-d or AMD-Vi off", o.IOMMU))
 	}
 	if len(o.Redirecting) > 0 {
@@ -101,9 +95,6 @@ func surroundings(sysfs fs.FS, g topology.Graph) []string {
 	}
 	return notes
 }
-
-// passThrough is an IOMMU that leaves addresses as they are.
-const passThrough = "identity"
 
 // iommu is how an IOMMU treats the addresses of the first GPU that it does not pass through, or of all.
 func iommu(sysfs fs.FS, g topology.Graph) string {
@@ -119,8 +110,8 @@ func iommu(sysfs fs.FS, g topology.Graph) string {
 		}
 		switch kind := line(sysfs, path.Join("kernel/iommu_groups", path.Base(target), "type")); kind {
 		case "":
-		case passThrough:
-			seen = passThrough
+		case diagnose.PassThrough:
+			seen = diagnose.PassThrough
 		default:
 			return kind
 		}

@@ -67,6 +67,18 @@ func (c Cache) Load(s State) []topology.Proof {
 	})
 }
 
+// Replace has the file hold what was found and nothing else.
+func (c Cache) Replace(s State, proofs []topology.Proof) error {
+	if !c.usable(s) {
+		return nil
+	}
+	text, err := json.MarshalIndent(record{s, time.Now().UTC(), proofs}, "", " ")
+	if err != nil {
+		return err
+	}
+	return c.write(c.file(s), text)
+}
+
 // Store adds what was found to what the file has, in the place of what it has of the same directions.
 func (c Cache) Store(s State, proofs []topology.Proof) error {
 	if !c.usable(s) {
@@ -78,15 +90,11 @@ func (c Cache) Store(s State, proofs []topology.Proof) error {
 			all = append(all, old)
 		}
 	}
-	text, err := json.MarshalIndent(record{s, time.Now().UTC(), all}, "", " ")
-	if err != nil {
-		return err
-	}
-	return c.replace(c.file(s), text)
+	return c.Replace(s, all)
 }
 
-// replace writes a file so that whoever reads it meanwhile finds the old or the new.
-func (c Cache) replace(path string, text []byte) error {
+// write writes a file so that whoever reads it meanwhile finds the old or the new.
+func (c Cache) write(path string, text []byte) error {
 	if err := os.MkdirAll(c.Dir, 0o700); err != nil {
 		return err
 	}
