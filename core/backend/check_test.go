@@ -183,6 +183,8 @@ var checkCases = []struct {
 	{"Driver", "met", backend.Requirements{Driver: "570.9"}, gpus(2), ""},
 	{"Driver", "older", backend.Requirements{Driver: "550"}, gpus(2, driver(1, "535.104.05")), "decline; VERSION on rank 1: driver 535.104.05, needs 550 or newer"},
 	{"Driver", "unknown", backend.Requirements{Driver: "550"}, gpus(2, driver(1, "")), "unknown; PROBE_UNAVAILABLE on rank 1: driver unknown, needs 550 or newer"},
+	{"Driver", "unknown, but the GPUs run with none so old", backend.Requirements{Driver: "520"}, gpus(2, driver(1, "")), ""},
+	{"Driver", "unknown, and the GPU too", backend.Requirements{Driver: "450"}, gpus(2, driver(1, ""), capability(1, "")), "unknown; PROBE_UNAVAILABLE on rank 1: driver unknown, needs 450 or newer"},
 	{"Driver", "not for host memory", backend.Requirements{Driver: "999"}, gpus(2, onHost), ""},
 	{"Libraries", "met", backend.Requirements{Libraries: []collective.Library{{Name: "nccl", Version: "2.9"}}}, gpus(2), ""},
 	{"Libraries", "not loaded", backend.Requirements{Libraries: []collective.Library{{Name: "nvshmem", Version: "3.0"}}}, gpus(1), "decline; LIB_MISSING on rank 0: not loaded, needs nvshmem 3.0"},

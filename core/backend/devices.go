@@ -37,6 +37,7 @@ func (c *checker) devices(q Requirements) {
 		}
 		if q.Driver != "" {
 			switch {
+			case r.Driver == "" && r.Device != nil && impliedDriver(*r.Device, q.Driver):
 			case r.Driver == "":
 				c.dunnoRank("driver", rank, q.Driver+" or newer")
 			case CompareVersions(r.Driver, q.Driver) < 0:
@@ -44,6 +45,12 @@ func (c *checker) devices(q Requirements) {
 			}
 		}
 	}
+}
+
+// impliedDriver reports whether a GPU runs with no driver older than what is needed.
+func impliedDriver(d topology.Device, needed string) bool {
+	oldest := topology.OldestDriver(d.Capability)
+	return oldest != "" && CompareVersions(oldest, needed) >= 0
 }
 
 // links checks the link of every pair; from is the number of ranks that the rule begins at, for the reason's words.

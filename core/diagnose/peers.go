@@ -78,7 +78,7 @@ func notProven(s Subject, share string, amd bool) Finding {
 	if s.Group.P2P == topology.P2PReported {
 		f.Text = share + ": eligible by class, P2P not proven. The driver reports peer-to-peer access; that is necessary and not sufficient: " +
 			"writes were seen to hang or to arrive wrong where it does"
-		f.Do = "run `weir doctor` on the machine: it has each GPU write to each other and will compare the data. Until then treat peer-to-peer backends as opt-in. If it was " +
+		f.Do = "run `weir doctor` on the machine: it has each GPU write to each other, to compare the data. Until then treat peer-to-peer backends as opt-in. If it was " +
 			"proved, say --p2p verified; if it failed, --p2p failed"
 		return f
 	}

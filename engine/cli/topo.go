@@ -84,7 +84,8 @@ var topoFormats = map[string]func(io.Writer, foreign.Reading) error{
 // liveReading is this machine. It says what to run where nobody has proved that the GPUs reach each other.
 func (a *app) liveReading() foreign.Reading {
 	r := ofGraph("this machine", a.live())
-	if p := r.Graph.P2P; len(r.Graph.Devices) > 1 && (p == topology.P2PReported || p == topology.P2PUnknown) {
+	said := slices.ContainsFunc(r.Warnings, func(w string) bool { return strings.Contains(w, "run `weir doctor`") })
+	if p := r.Graph.P2P; len(r.Graph.Devices) > 1 && !said && (p == topology.P2PReported || p == topology.P2PUnknown) {
 		r.Warnings = append(slices.Clone(r.Warnings), "whether the GPUs reach each other's memory has not been proved on this machine: run `weir doctor`")
 	}
 	return r

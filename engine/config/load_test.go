@@ -105,6 +105,7 @@ telemetry: {traces: otlp, metrics: console, endpoint: "http://localhost:4317", s
 log: {level: debug, format: json}
 agent: {socket: run/agent.sock}
 shared: {max_bytes: 64KiB}
+p2p: {verify: off}
 `
 
 func TestFile(t *testing.T) {
