@@ -178,9 +178,11 @@ func (w *worker) take(owner string, file *os.File, r *reply) error {
 		r.Unseen = err.Error()
 		return nil
 	}
-	can, err := w.api.CanAccessPeer(w.device.Index, peer.Index)
-	if err != nil {
-		return err
+	can := peer.Index == w.device.Index // two processes on one GPU
+	if !can {
+		if can, err = w.api.CanAccessPeer(w.device.Index, peer.Index); err != nil {
+			return err
+		}
 	}
 	if !can {
 		r.Refused = "cuDeviceCanAccessPeer says no"

@@ -21,6 +21,7 @@ import (
 	"github.com/weir-project/weir/core/dispatch"
 	"github.com/weir-project/weir/core/plan"
 	"github.com/weir-project/weir/engine/agent"
+	"github.com/weir-project/weir/engine/p2p"
 	"github.com/weir-project/weir/engine/telemetry"
 	"github.com/weir-project/weir/sdk/native/cuda"
 	"github.com/weir-project/weir/sdk/native/dl"
@@ -34,7 +35,13 @@ import (
 const envScenario = "WEIR_GPU_SCENARIO"
 
 func TestMain(m *testing.M) {
-	if name := os.Getenv(envScenario); name != "" {
+	if name := os.Getenv(envScenario); name == p2pWorker {
+		if err := p2p.Serve(os.NewFile(3, "socket")); err != nil {
+			fmt.Fprintf(os.Stderr, "%s\n", err)
+			os.Exit(1)
+		}
+		return
+	} else if name != "" {
 		if err := asRank(scenarios[name]); err != nil {
 			fmt.Fprintf(os.Stderr, "%s\n", err)
 			os.Exit(1)
