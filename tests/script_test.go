@@ -30,6 +30,7 @@ func runScripts(t *testing.T, dir string) {
 	fakes := ""
 	if _, err := exec.LookPath("cc"); err == nil {
 		fakes = fakeLibraries(t)
+		fakeKernels(t)
 	}
 	testscript.Run(t, testscript.Params{
 		Dir: dir,

@@ -16,6 +16,7 @@ import (
 
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/weir-project/weir/core/backend"
 	"github.com/weir-project/weir/core/collective"
 	"github.com/weir-project/weir/core/dispatch"
 	"github.com/weir-project/weir/core/plan"
@@ -38,6 +39,9 @@ type Options struct {
 	ShareDevices  bool  // several ranks may be on one GPU
 	MaxShared     int64 // bytes of shared memory for one group's plans
 
+	UnabortableKernels bool // kernel plans that do not leave when a group fails may be used
+	TryAbort           bool // for trials: try too whether kernels leave when they are told to, which ends their use
+
 	JoinDeadline     time.Duration // for all ranks to join, or to form a new group
 	CallDeadline     time.Duration // of one all-reduce
 	PrepareDeadline  time.Duration
@@ -49,8 +53,9 @@ type Options struct {
 	Logger  *slog.Logger
 	Decided func(Resolved) // optional; called with every outcome, one at a time
 
-	// Trial is optional: it runs a plan with foreign code in it apart from the ranks, and returns why it does not work.
-	Trial func(context.Context, plan.Plan, collective.Class, collective.Group) error
+	// Trial is optional: it runs a plan with foreign code in it apart from the ranks, at byte counts of the ranges, and returns
+	// why it does not work.
+	Trial func(context.Context, plan.Plan, []backend.Range, collective.Class, collective.Group) error
 
 	// Prove is optional: it tries peer-to-peer access in some directions between devices, and returns what was found. It is
 	// called once for each direction at most, and not twice at a time.

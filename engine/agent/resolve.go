@@ -3,6 +3,7 @@ package agent
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -162,7 +163,7 @@ func (r *resolution) prepare(ctx context.Context, d dispatch.Decision) (map[int]
 		name := d.Answers[i].Backend
 		p, err := r.plan(ctx, d, i)
 		if err == nil {
-			err = r.trial(ctx, p)
+			err = r.trial(ctx, p, d.Table.Ranges(i))
 		}
 		if err == nil {
 			var x *instance
@@ -189,7 +190,7 @@ func (r *resolution) prepare(ctx context.Context, d dispatch.Decision) (map[int]
 }
 
 // trial runs a plan with foreign code in it apart from the ranks.
-func (r *resolution) trial(ctx context.Context, p plan.Plan) error {
+func (r *resolution) trial(ctx context.Context, p plan.Plan, ranges []backend.Range) error {
 	agent := r.group.job.agent
 	if k := p.Kind(); agent.opts.Trial == nil || k != plan.LibraryKind && k != plan.KernelKind {
 		return nil
@@ -197,7 +198,7 @@ func (r *resolution) trial(ctx context.Context, p plan.Plan) error {
 	ctx, cancel := context.WithTimeout(ctx, agent.opts.PrepareDeadline+agent.opts.SelfTestDeadline+cmp.Or(agent.opts.grace, grace))
 	defer cancel()
 	go agent.cancelWhenDone(ctx, cancel)
-	return agent.opts.Trial(ctx, p, r.asked.class, r.group.facts)
+	return agent.opts.Trial(ctx, p, ranges, r.asked.class, r.group.facts)
 }
 
 // plan asks a backend for its plan and checks it.
@@ -222,6 +223,10 @@ func (r *resolution) plan(ctx context.Context, d dispatch.Decision, i int) (plan
 			if err := r.group.job.agent.prover.Prove(s); err != nil {
 				return nil, &backend.Fault{Code: backend.PlanRejected, Rank: backend.AnyRank, Err: err}
 			}
+		}
+		if k, ok := p.(*plan.Kernel); ok && !k.PollsAbort && !r.group.job.agent.opts.UnabortableKernels {
+			return nil, &backend.Fault{Code: backend.PlanRejected, Rank: backend.AnyRank, Err: errors.New(
+				"the plan does not say that its kernels leave when the group fails: a rank that dies would leave its peers' GPUs spinning (group.unabortable_kernels allows it)")}
 		}
 		return p, nil
 	})

@@ -32,6 +32,12 @@ func (a *API) Function(m Module, name string) (Function, error) {
 	return *f, err
 }
 
+// AllowShared lets a kernel be launched with so many bytes of dynamic shared memory per block, which is needed from 48 KiB on.
+func (a *API) AllowShared(f Function, bytes int) error {
+	const maxDynamicShared = 8
+	return a.call(funcSetAttribute, uintptr(f), maxDynamicShared, uintptr(bytes))
+}
+
 // Launcher launches kernels without allocating. It serves one caller at a time.
 type Launcher struct {
 	api  *API
