@@ -168,8 +168,8 @@ func (d *Driver) device(index int) (topology.Device, error) {
 		}
 	}
 	return topology.Device{
-		Index: index, Vendor: "nvidia", UUID: formatUUID(uuid), PCIBusID: unix.ByteSliceToString(bus[:]),
-		Name: unix.ByteSliceToString(name[:]), Capability: fmt.Sprintf("%d.%d", major, minor),
+		Index: index, UUID: formatUUID(uuid), PCIBusID: unix.ByteSliceToString(bus[:]),
+		Name: unix.ByteSliceToString(name[:]), Capability: fmt.Sprintf("%d.%d", major, minor), Vendor: "nvidia",
 	}, nil
 }
 
