@@ -51,6 +51,9 @@ func (a *app) proofOptions() p2p.Options {
 // sayAfter is how long a proof may take before it is said why nothing else happens.
 const sayAfter = 2 * time.Second
 
+// groupPatience is how long a group may be kept waiting for a proof: ranks wait for two minutes, and a trial may follow.
+const groupPatience = 45 * time.Second
+
 // prove has some directions tried for a group that asks for it, and remembers what was found.
 func (a *app) prove(e *engine, quiet bool) func(context.Context, []topology.Device, []p2p.Direction) []topology.Proof {
 	return func(ctx context.Context, devices []topology.Device, directions []p2p.Direction) []topology.Proof {
@@ -62,6 +65,7 @@ func (a *app) prove(e *engine, quiet bool) func(context.Context, []topology.Devi
 			defer say.Stop()
 		}
 		opts := a.proofOptions()
+		opts.Overall = groupPatience
 		opts.Started, opts.Ended = e.reaper.Track, e.reaper.Forget
 		results := p2p.Verify(ctx, devices, directions, opts)
 		proofs := proofsOf(results, devices)
