@@ -78,8 +78,14 @@ func changeLinks(q Requirements, req *Request) string {
 		return ""
 	}
 	allowed := q.Links
+	if len(allowed) == 0 { // the windows are of other links
+		allowed = lo.Uniq(lo.FilterMap(q.Windows, func(w Window, _ int) (topology.Class, bool) { return w.Link, w.Link != topology.Unknown }))
+	}
 	if q.Scope == OneClique {
 		allowed = []topology.Class{topology.NVLink}
+	}
+	if len(allowed) == 0 {
+		return ""
 	}
 	n := req.Group.WorldSize()
 	req.Group.Links = make([][]topology.Link, n)
@@ -98,6 +104,7 @@ func changeP2P(q Requirements, req *Request) string {
 	if !lacks(q, req, "peer-to-peer", P2PUnreported, P2PVerifyFailed) {
 		return ""
 	}
+	req.Group.P2PDetail = ""
 	if q.P2P == P2PAssumed {
 		req.Group.P2P = topology.P2PReported
 		return "there were peer-to-peer access"

@@ -55,6 +55,15 @@ func link(a, b int, c topology.Class) func(*backend.Request) {
 	}
 }
 
+// byLink are windows of which those of one link are measured.
+var byLink = []backend.Window{{Link: topology.NVLink, Range: upTo(100), Unmeasured: true}, {Link: topology.SYS, Range: upTo(50)}}
+
+var unlinked = link(0, 1, topology.Unknown)
+
+func failed(r *backend.Request) {
+	r.Group.P2P, r.Group.P2PDetail = topology.P2PFailed, "rank 0 into the memory of rank 1: nothing came"
+}
+
 func p2p(p topology.P2P) func(*backend.Request) { return func(r *backend.Request) { r.Group.P2P = p } }
 
 func aligned(n int) func(*backend.Request) { return func(r *backend.Request) { r.Group.Alignment = n } }
@@ -145,8 +154,14 @@ var checkCases = []struct {
 	{"P2P", "proof is more than a report", backend.Requirements{P2P: topology.P2PReported}, gpus(2, p2p(topology.P2PVerified)), ""},
 	{"P2P", "none", backend.Requirements{P2P: topology.P2PReported}, gpus(2, p2p(topology.P2PNone)), "decline; P2P_UNREPORTED: none, needs reported"},
 	{"P2P", "none, proof needed", backend.Requirements{P2P: topology.P2PVerified}, gpus(2, p2p(topology.P2PNone)), "decline; P2P_UNREPORTED: none, needs verified"},
-	{"P2P", "reported, proof needed", backend.Requirements{P2P: topology.P2PVerified}, gpus(2), "unknown; PROBE_UNAVAILABLE: peer-to-peer access reported, proof unknown, needs verified"},
+	{"P2P", "reported, proof needed", backend.Requirements{P2P: topology.P2PVerified}, gpus(2), "unknown; PROBE_UNAVAILABLE: peer-to-peer access reported, proof unknown, needs verified (`weir doctor` on the machine finds out)"},
 	{"P2P", "unknown", backend.Requirements{P2P: topology.P2PReported}, gpus(2, p2p(topology.P2PUnknown)), "unknown; PROBE_UNAVAILABLE: peer-to-peer access unknown, needs reported"},
+	{"P2P", "unknown, proof needed", backend.Requirements{P2P: topology.P2PVerified}, gpus(2, p2p(topology.P2PUnknown)), "unknown; PROBE_UNAVAILABLE: peer-to-peer access unknown, needs verified (`weir doctor` on the machine finds out)"},
+	{"P2P", "failed, proof needed", backend.Requirements{P2P: topology.P2PVerified}, gpus(2, failed), "decline; P2P_VERIFY_FAILED: failed, needs verified (rank 0 into the memory of rank 1: nothing came)"},
+	{"P2P", "failed, report needed", backend.Requirements{P2P: topology.P2PReported}, gpus(2, failed), "decline; P2P_VERIFY_FAILED: failed, needs reported (rank 0 into the memory of rank 1: nothing came)"},
+	{"P2P", "failed, assumed", backend.Requirements{P2P: backend.P2PAssumed}, gpus(2, p2p(topology.P2PFailed)), "decline; P2P_VERIFY_FAILED: failed, needs assumed"},
+	{"P2P", "failed, none needed", backend.Requirements{}, gpus(2, failed), ""},
+	{"P2P", "failed, one rank", backend.Requirements{P2P: topology.P2PVerified}, gpus(1, failed), ""},
 	{"P2P", "one rank has no peer", backend.Requirements{P2P: topology.P2PVerified}, gpus(1), ""},
 	{"Multicast", "met", backend.Requirements{Multicast: true}, gpus(2), ""},
 	{"Multicast", "unmet", backend.Requirements{Multicast: true}, gpus(2, noMulticast), "decline; NO_MULTICAST: no, needs NVLink multicast"},
@@ -168,6 +183,8 @@ var checkCases = []struct {
 	{"Driver", "met", backend.Requirements{Driver: "570.9"}, gpus(2), ""},
 	{"Driver", "older", backend.Requirements{Driver: "550"}, gpus(2, driver(1, "535.104.05")), "decline; VERSION on rank 1: driver 535.104.05, needs 550 or newer"},
 	{"Driver", "unknown", backend.Requirements{Driver: "550"}, gpus(2, driver(1, "")), "unknown; PROBE_UNAVAILABLE on rank 1: driver unknown, needs 550 or newer"},
+	{"Driver", "unknown, but the GPUs run with none so old", backend.Requirements{Driver: "520"}, gpus(2, driver(1, "")), ""},
+	{"Driver", "unknown, and the GPU too", backend.Requirements{Driver: "450"}, gpus(2, driver(1, ""), capability(1, "")), "unknown; PROBE_UNAVAILABLE on rank 1: driver unknown, needs 450 or newer"},
 	{"Driver", "not for host memory", backend.Requirements{Driver: "999"}, gpus(2, onHost), ""},
 	{"Libraries", "met", backend.Requirements{Libraries: []collective.Library{{Name: "nccl", Version: "2.9"}}}, gpus(2), ""},
 	{"Libraries", "not loaded", backend.Requirements{Libraries: []collective.Library{{Name: "nvshmem", Version: "3.0"}}}, gpus(1), "decline; LIB_MISSING on rank 0: not loaded, needs nvshmem 3.0"},
@@ -179,6 +196,9 @@ var checkCases = []struct {
 	{"Windows", "not for every capability", backend.Requirements{Windows: []backend.Window{{Capability: "9.0", Range: upTo(100)}}}, gpus(2, capability(1, "8.0")), "decline; ARCH: 9.0, 8.0, needs one with a byte window"},
 	{"Windows", "capability unknown", backend.Requirements{Windows: []backend.Window{{Capability: "8.0", Range: upTo(100)}}}, gpus(2, capability(1, "")), "unknown; PROBE_UNAVAILABLE: compute capability unknown, needs one with a byte window"},
 	{"Windows", "no GPU", backend.Requirements{Windows: []backend.Window{{Capability: "8.0", Range: upTo(100)}}}, gpus(1, noGPU(0)), "decline; ARCH: no GPU, needs one with a byte window"},
+	{"Windows", "none for the link", backend.Requirements{Windows: byLink}, gpus(2, link(0, 1, topology.PIX)), "decline; LINK_NOT_FULL: PIX, needs one with a byte window"},
+	{"Windows", "link unknown", backend.Requirements{Windows: byLink}, gpus(2, unlinked), "unknown; PROBE_UNAVAILABLE: link of a pair unknown, needs one with a byte window"},
+	{"Windows", "link said once where a requirement needs it too", backend.Requirements{Links: []topology.Class{topology.SYS}, Windows: byLink}, gpus(2, link(0, 1, topology.PIX)), "decline; LINK_NOT_FULL: PIX, needs SYS on every pair (ranks 0-1)"},
 	{"Windows", "none for the world size", backend.Requirements{Windows: []backend.Window{{WorldSizes: backend.Span{Min: 8, Max: 8}, Range: upTo(100)}}}, gpus(4), "decline; WORLD_SIZE: 4, needs one with a byte window"},
 	{"Windows", "none for the type", backend.Requirements{Windows: []backend.Window{{DataType: ptr(collective.Float16), Range: upTo(100)}}}, gpus(4), "decline; DTYPE: bfloat16, needs one with a byte window"},
 	{"Windows", "none for the mode", backend.Requirements{Windows: []backend.Window{{Mode: backend.Captured, Range: upTo(100)}}}, gpus(4), "decline; CAPTURE_STATE: eager, needs a mode with a byte window"},
@@ -332,5 +352,25 @@ func TestInfoCheckDeclinesSeveralHosts(t *testing.T) {
 	}
 	if got := fmt.Sprint(backend.Info{Kind: plan.KernelKind, Requirements: backend.Requirements{Platforms: []string{"x"}}}.Check(gpus(2, hostName(1, "b"), noPlatform))); got != "decline; MULTI_HOST: 2 hosts, needs one host" {
 		t.Errorf("known beats unknown: got %q", got)
+	}
+}
+
+// TestWindowsByLink has the window of the slowest link, and says whether it was measured.
+func TestWindowsByLink(t *testing.T) {
+	for want, req := range map[string]backend.Request{
+		"accept 1 B to 100 B (unmeasured)": gpus(3),
+		"accept 1 B to 50 B":               gpus(3, link(0, 2, topology.SYS)),
+	} {
+		if v := (backend.Requirements{Windows: byLink}).Check(req); v.String() != want {
+			t.Errorf("got %s, want %s", v, want)
+		}
+	}
+	multiple := backend.Requirements{Windows: byLink, Multiple: 4}.Check(gpus(2))
+	if want := "accept 1 B to 100 B (multiples of 4 B, unmeasured)"; multiple.String() != want {
+		t.Errorf("got %s, want %s", multiple, want)
+	}
+	described := strings.Join(backend.Requirements{Windows: byLink}.Describe(), "; ")
+	if want := "sizes 1 B to 100 B (NVLink, unmeasured), 1 B to 50 B (SYS)"; described != want {
+		t.Errorf("got %s, want %s", described, want)
 	}
 }

@@ -37,6 +37,7 @@ func (c *checker) devices(q Requirements) {
 		}
 		if q.Driver != "" {
 			switch {
+			case r.Driver == "" && r.Device != nil && impliedDriver(*r.Device, q.Driver):
 			case r.Driver == "":
 				c.dunnoRank("driver", rank, q.Driver+" or newer")
 			case CompareVersions(r.Driver, q.Driver) < 0:
@@ -44,6 +45,12 @@ func (c *checker) devices(q Requirements) {
 			}
 		}
 	}
+}
+
+// impliedDriver reports whether a GPU runs with no driver older than what is needed.
+func impliedDriver(d topology.Device, needed string) bool {
+	oldest := topology.OldestDriver(d.Capability)
+	return oldest != "" && CompareVersions(oldest, needed) >= 0
 }
 
 // links checks the link of every pair; from is the number of ranks that the rule begins at, for the reason's words.
@@ -98,15 +105,27 @@ var evidence = map[topology.P2P]int{topology.P2PNone: 1, topology.P2PReported: 2
 func (c *checker) p2p(q Requirements) {
 	need, have := evidence[q.P2P], evidence[c.Group.P2P]
 	switch {
+	case c.Group.P2P == topology.P2PFailed && (q.P2P == P2PAssumed || need > 1) && c.Group.WorldSize() > 1: // whatever the driver says
+		c.unmet = append(c.unmet, Reason{
+			Code: P2PVerifyFailed, Observed: string(topology.P2PFailed), Required: string(q.P2P), Rank: AnyRank, Text: c.Group.P2PDetail,
+		})
 	case q.P2P == P2PAssumed && c.Group.P2P == topology.P2PNone && c.Group.WorldSize() > 1:
 		c.no(P2PUnreported, string(c.Group.P2P), "peer-to-peer access, which it assumes")
 	case need <= 1 || have >= need || c.Group.WorldSize() < 2:
 	case have == 0:
-		c.dunno("peer-to-peer access", string(q.P2P))
+		c.dunnoProof("peer-to-peer access", q.P2P)
 	case have == 1 || q.P2P == topology.P2PReported:
 		c.no(P2PUnreported, string(c.Group.P2P), string(q.P2P))
 	default: // the driver reports it, but nobody has proved it
-		c.dunno("peer-to-peer access reported, proof", string(q.P2P))
+		c.dunnoProof("peer-to-peer access reported, proof", q.P2P)
+	}
+}
+
+// dunnoProof says too what proves that peer-to-peer access works, where a proof is needed.
+func (c *checker) dunnoProof(what string, need topology.P2P) {
+	c.dunno(what, string(need))
+	if need == topology.P2PVerified {
+		c.unknown[len(c.unknown)-1].Text = "`weir doctor` on the machine finds out"
 	}
 }
 

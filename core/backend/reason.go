@@ -54,7 +54,7 @@ var codes = map[Code]string{
 	MemoryKind:       "the buffers are not in memory of a kind that the backend serves",
 	LinkNotFull:      "a pair of ranks is connected by a link that the backend does not serve",
 	P2PUnreported:    "the driver does not report peer-to-peer access between every pair",
-	P2PVerifyFailed:  "peer-to-peer access has not been proved to carry right data between every pair",
+	P2PVerifyFailed:  "peer-to-peer access was tried and did not carry right data between every pair",
 	NoMulticast:      "the GPUs have no NVLink multicast",
 	ScopeCode:        "the ranks are not all within one NVLink domain",
 	MultiHost:        "the ranks are on several hosts",

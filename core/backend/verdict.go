@@ -35,6 +35,9 @@ type Range struct {
 	Min      int64 // at least 1
 	Max      int64 // NoLimit for none
 	Multiple int64 // 0 and 1 mean every count
+
+	// Unmeasured says that the bounds are a guess for this kind of machine, as in Window. It changes no choice.
+	Unmeasured bool
 }
 
 // AllBytes is every byte count.
@@ -67,7 +70,7 @@ func (r Range) Empty() bool {
 // Intersect is the byte counts in both ranges; ok is false if there is none.
 func (r Range) Intersect(s Range) (both Range, ok bool) {
 	multiple, ok := lcm(r.Multiple, s.Multiple)
-	both = Range{Min: max(r.Min, s.Min), Max: min(r.Max, s.Max), Multiple: multiple}
+	both = Range{Min: max(r.Min, s.Min), Max: min(r.Max, s.Max), Multiple: multiple, Unmeasured: r.Unmeasured || s.Unmeasured}
 	return both, ok && !both.Empty()
 }
 
@@ -79,8 +82,13 @@ func (r Range) String() string {
 	if r.Min == 1 && r.Max == NoLimit {
 		s = "all sizes"
 	}
-	if r.Multiple > 1 {
+	switch {
+	case r.Multiple > 1 && r.Unmeasured:
+		s += fmt.Sprintf(" (multiples of %d B, unmeasured)", r.Multiple)
+	case r.Multiple > 1:
 		s += fmt.Sprintf(" (multiples of %d B)", r.Multiple)
+	case r.Unmeasured:
+		s += " (unmeasured)"
 	}
 	return s
 }

@@ -19,6 +19,9 @@ func TestWouldAccept(t *testing.T) {
 	}{
 		{"accepts", backend.Requirements{}, gpus(2), ""},
 		{"proof", backend.Requirements{P2P: topology.P2PVerified}, gpus(2), "P2P were verified"},
+		{"a failed proof", backend.Requirements{P2P: topology.P2PVerified}, gpus(2, failed), "P2P were verified"},
+		{"access that is assumed, a failed proof", backend.Requirements{P2P: backend.P2PAssumed}, gpus(2, failed), "there were peer-to-peer access"},
+		{"a link with a window", backend.Requirements{Windows: byLink}, gpus(2, unlinked), "every pair were linked by NVLink or SYS"},
 		{"a driver's word", backend.Requirements{P2P: topology.P2PReported}, gpus(2, p2p(topology.P2PNone)), "P2P were reported"},
 		{"access that is assumed", backend.Requirements{P2P: backend.P2PAssumed}, gpus(2, p2p(topology.P2PNone)), "there were peer-to-peer access"},
 		{"links", backend.Requirements{Links: nvlink, LinksFrom: 3}, gpus(4, link(0, 3, topology.SYS)), "every pair were linked by NVLink"},

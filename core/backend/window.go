@@ -42,7 +42,7 @@ func (c *checker) windows(q Requirements) []Range {
 		c.no(CaptureState, c.Class.Mode(), "a mode with a byte window")
 	}
 	ranges := lo.FilterMap(byMode, func(w Window, _ int) (Range, bool) {
-		return w.Range.Intersect(Range{Min: 1, Max: NoLimit, Multiple: q.Multiple})
+		return w.Range.Intersect(Range{Min: 1, Max: NoLimit, Multiple: q.Multiple, Unmeasured: w.Unmeasured})
 	})
 	if len(ranges) == 0 && len(byMode) > 0 {
 		c.no(Alignment, "no byte count in the windows", "multiples of "+strconv.FormatInt(q.Multiple, 10)+" B")

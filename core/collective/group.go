@@ -29,6 +29,7 @@ type Group struct {
 	Links [][]topology.Link // Links[a][b] is the link between ranks a and b; the diagonal is unused
 
 	P2P       topology.P2P // what is known of peer-to-peer access between every two of its GPUs
+	P2PDetail string       // with P2P failed: which ranks, and what was observed; "" if that is not known
 	Multicast topology.Answer
 	Cores     int    // CPU cores that the ranks of this host may use; 0 if not known
 	Platform  string // such as "linux/amd64"; "" if not known

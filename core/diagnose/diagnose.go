@@ -19,6 +19,7 @@ const (
 	Divided            Code = "MIG"
 	P2PNotProven       Code = "P2P_NOT_PROVEN"
 	P2PAbsent          Code = "P2P_ABSENT"
+	P2PFailed          Code = "P2P_FAILED"
 	ACSOrIOMMU         Code = "ACS_OR_IOMMU"
 	NCCLMayHang        Code = "NCCL_MAY_HANG"
 	SilentCorruption   Code = "SILENT_CORRUPTION"
@@ -36,7 +37,7 @@ const (
 func Codes() []Code {
 	return []Code{
 		SeveralHosts, Divided, LinksUnknown, CapabilityUnknown, IndexIsNotIdentity, PartialNVLink, NoNVSwitch, MulticastNotProven,
-		P2PAbsent, P2PNotProven, ACSOrIOMMU, SilentCorruption, NCCLMayHang, SelfTest,
+		P2PAbsent, P2PFailed, P2PNotProven, ACSOrIOMMU, SilentCorruption, NCCLMayHang, SelfTest,
 	}
 }
 

@@ -30,8 +30,11 @@ func peers(s Subject) []Finding {
 			overPCIe++
 		}
 	}
-	if s.Group.P2P == topology.P2PNone {
+	switch s.Group.P2P {
+	case topology.P2PNone:
 		return absent()
+	case topology.P2PFailed:
+		return []Finding{failedGroup(), acs()}
 	}
 	if overPCIe+unknown == 0 || s.Group.P2P == topology.P2PVerified {
 		return nil
@@ -51,6 +54,16 @@ func peers(s Subject) []Finding {
 	return append(all, ncclMayHang(lo.Ternary(amd, "RCCL", "NCCL")))
 }
 
+// failedGroup is a group of which a pair is known not to reach each other, though the driver may say so.
+func failedGroup() Finding {
+	return Finding{
+		P2PFailed,
+		"peer-to-peer access was tried and failed: data did not arrive, or arrived wrong. Backends that need it decline with P2P_VERIFY_FAILED; those that stage " +
+			"through host memory (hoststaged) still serve",
+		"run `weir doctor` on the machine: it tries every pair again and says what to change. NCCL may use peer-to-peer access too; NCCL_P2P_DISABLE=1 keeps it off",
+	}
+}
+
 func absent() []Finding {
 	return []Finding{{
 		P2PAbsent,
@@ -65,12 +78,12 @@ func notProven(s Subject, share string, amd bool) Finding {
 	if s.Group.P2P == topology.P2PReported {
 		f.Text = share + ": eligible by class, P2P not proven. The driver reports peer-to-peer access; that is necessary and not sufficient: " +
 			"writes were seen to hang or to arrive wrong where it does"
-		f.Do = "write from each GPU to each other and compare the data before traffic (Weir's self-test does; NVIDIA's CUDA samples have p2pBandwidthLatencyTest and simpleP2P); " +
-			"until then treat peer-to-peer backends as opt-in. If it was proved, say --p2p verified"
+		f.Do = "run `weir doctor` on the machine: it has each GPU write to each other, to compare the data. Until then treat peer-to-peer backends as opt-in. If it was " +
+			"proved, say --p2p verified; if it failed, --p2p failed"
 		return f
 	}
 	f.Text = share + ": eligible by class, P2P not proven. P2P unknown: a matrix shows paths, not whether peer-to-peer access works, and it is not to be assumed"
-	f.Do = "add the output of `nvidia-smi topo -p2p rw` to the paste, or say --p2p none, reported or verified"
+	f.Do = "run `weir doctor` on the machine, and say --p2p verified or failed; or add the output of `nvidia-smi topo -p2p rw` to the paste, or say --p2p none or reported"
 	if amd {
 		f.Do = "look at `rocm-smi --showtopoaccess`, and say --p2p none, reported or verified"
 	}

@@ -197,3 +197,38 @@ func intersect(a, b []backend.Range) []backend.Range {
 	}
 	return both
 }
+
+// Served are the byte counts that a candidate serves, as Table.Ranges gives them, divided where its verdict says that
+// bounds are measured on one side and a guess on the other.
+func (d Decision) Served(index int) []backend.Range {
+	accepted := d.Answers[index].Verdict.Ranges
+	guessed := func(n int64) bool {
+		return slices.ContainsFunc(accepted, func(r backend.Range) bool { return r.Unmeasured && r.Min <= n && n <= r.Max }) &&
+			!slices.ContainsFunc(accepted, func(r backend.Range) bool { return !r.Unmeasured && r.Min <= n && n <= r.Max })
+	}
+	var all []backend.Range
+	for _, served := range d.Table.Ranges(index) {
+		starts := []int64{served.Min}
+		for _, r := range accepted {
+			starts = append(starts, r.Min)
+			if r.Max < served.Max {
+				starts = append(starts, r.Max+1)
+			}
+		}
+		slices.Sort(starts)
+		starts = slices.DeleteFunc(slices.Compact(starts), func(n int64) bool { return n < served.Min || n > served.Max })
+		for i, n := range starts {
+			piece := served
+			piece.Min, piece.Unmeasured = n, guessed(n)
+			if i+1 < len(starts) {
+				piece.Max = starts[i+1] - 1
+			}
+			if last := len(all) - 1; i > 0 && all[last].Unmeasured == piece.Unmeasured {
+				all[last].Max = piece.Max
+				continue
+			}
+			all = append(all, piece)
+		}
+	}
+	return all
+}

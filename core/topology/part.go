@@ -19,6 +19,16 @@ var parts = map[string]string{
 // geforce are the capabilities of consumer cards, by the first two digits of the model number.
 var geforce = map[string]string{"10": "6.1", "16": "7.5", "20": "7.5", "30": "8.6", "40": "8.9", "50": "12.0"}
 
+// drivers are the branches of NVIDIA's driver that came with the first CUDA toolkit to support a compute capability
+// (release notes of the toolkits 9.0, 10.0, 11.0, 11.1, 11.8, 12.8, 12.9 and 13.0).
+var drivers = map[string]string{
+	"7.0": "384", "7.2": "384", "7.5": "410", "8.0": "450", "8.6": "455", "8.7": "470", "8.9": "520", "9.0": "520",
+	"10.0": "570", "12.0": "570", "10.3": "575", "12.1": "575", "11.0": "580",
+}
+
+// OldestDriver is the oldest driver that a GPU of a compute capability runs with, such as "520"; "" if that is not known.
+func OldestDriver(capability string) string { return drivers[capability] }
+
 // CapabilityOf is the compute capability of a part by its name, such as "NVIDIA H100 80GB HBM3"; "" for a name that is
 // not known.
 func CapabilityOf(name string) string {

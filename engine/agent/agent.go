@@ -22,6 +22,7 @@ import (
 	"github.com/weir-project/weir/core/plan"
 	"github.com/weir-project/weir/core/schedule"
 	"github.com/weir-project/weir/core/topology"
+	"github.com/weir-project/weir/engine/p2p"
 	"github.com/weir-project/weir/engine/telemetry"
 	"github.com/weir-project/weir/sdk/proto/rankv1"
 )
@@ -66,6 +67,10 @@ type Options struct {
 	// Kill is optional: it ends a plugin's process at once, because of a worker that does not go on.
 	Kill func(plugin string, why error)
 
+	// Prove is optional: it tries peer-to-peer access in some directions between devices, and returns what was found. It is
+	// called once for each direction at most, and not twice at a time.
+	Prove func(context.Context, []topology.Device, []p2p.Direction) []topology.Proof
+
 	grace time.Duration // 0: the constant
 }
 
@@ -93,8 +98,12 @@ type Agent struct {
 	lastGroup int
 	groups    map[*group]bool     // of all jobs
 	past      []telemetry.Reading // of groups that have ended
+	graph     topology.Graph      // Options.Topology, with what was proved since
 
 	decidedMu sync.Mutex
+
+	proveMu sync.Mutex
+	tried   map[[2]string]bool // directions given to Prove, by the devices' identities; proveMu
 }
 
 // provenSchedules is how many schedules an agent remembers the proof of: some for each size of group and backend.
@@ -112,7 +121,7 @@ func Listen(opts Options) (*Agent, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listen for ranks: %w", err)
 	}
-	a := &Agent{opts: opts, listener: l, members: map[*member]bool{}, groups: map[*group]bool{}, done: make(chan struct{}), prover: schedule.NewProver(provenSchedules)}
+	a := &Agent{opts: opts, listener: l, members: map[*member]bool{}, groups: map[*group]bool{}, done: make(chan struct{}), prover: schedule.NewProver(provenSchedules), graph: opts.Topology, tried: map[[2]string]bool{}}
 	a.job = newJob(a)
 	a.wg.Go(a.accept)
 	a.wg.Go(a.collect)

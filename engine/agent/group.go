@@ -52,7 +52,7 @@ func newGroup(j *job, ranks []int) (*group, error) {
 	}
 	g.members = lo.Map(ranks, func(r, _ int) *member { return j.ranks[r] })
 	facts := lo.Map(g.members, func(m *member, _ int) collective.Rank { return m.facts })
-	g.facts = GroupFacts(g.id, facts, j.agent.opts.Topology, j.agent.opts.Deterministic)
+	g.facts = GroupFacts(g.id, facts, j.agent.topology(), j.agent.opts.Deterministic)
 	g.facts.ShareDevices = j.agent.opts.ShareDevices
 	size := rankv1.BoardSize(len(ranks))
 	file, err := newShared("weir-board-"+g.id, size)
@@ -75,7 +75,8 @@ func GroupFacts(id string, ranks []collective.Rank, t topology.Graph, determinis
 	g.Ranks = ranks
 	g.Cores = min(runtime.NumCPU(), runtime.GOMAXPROCS(0)) // the second knows of a container's quota
 	g.Platform = runtime.GOOS + "/" + runtime.GOARCH
-	g.P2P, g.Multicast = t.P2P, t.Multicast
+	g.P2P, g.P2PDetail = PeerAccess(ranks, t)
+	g.Multicast = t.Multicast
 	g.Deterministic = deterministic
 	for a := range ranks {
 		for b := range ranks {
@@ -89,12 +90,7 @@ func GroupFacts(id string, ranks []collective.Rank, t topology.Graph, determinis
 
 // linkBetween looks two devices up by identity, never by index.
 func linkBetween(t topology.Graph, a, b topology.Device) topology.Link {
-	find := func(d topology.Device) int {
-		return slices.IndexFunc(t.Devices, func(e topology.Device) bool {
-			return d.UUID != "" && d.UUID == e.UUID || d.PCIBusID != "" && d.PCIBusID == e.PCIBusID
-		})
-	}
-	i, j := find(a), find(b)
+	i, j := t.Find(a), t.Find(b)
 	if i < 0 || j < 0 || i == j {
 		return topology.Link{}
 	}

@@ -92,6 +92,7 @@ func (g *group) waitedTooLong(a *asked) {
 func (g *group) decide(a *asked) {
 	agent := g.job.agent
 	start := time.Now()
+	g.prove(a.class)
 	ctx, trace := agent.opts.Tracer.Start(agent.background(), g.facts, a.class)
 	r := &resolution{group: g, asked: a, trace: trace, candidates: agent.opts.Candidates(), verdicts: map[string]backend.Verdict{}, awaited: map[string]int{}}
 	err := r.dropLost()
@@ -240,13 +241,7 @@ func (r *resolution) trial(ctx context.Context, p plan.Plan, ranges []backend.Ra
 	}
 	ctx, cancel := context.WithTimeout(ctx, agent.opts.PrepareDeadline+agent.opts.SelfTestDeadline+cmp.Or(agent.opts.grace, grace))
 	defer cancel()
-	go func() {
-		select {
-		case <-agent.done:
-			cancel()
-		case <-ctx.Done():
-		}
-	}()
+	go agent.cancelWhenDone(ctx, cancel)
 	return agent.opts.Trial(ctx, p, ranges, r.asked.class, r.group.facts)
 }
 

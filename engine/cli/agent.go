@@ -31,6 +31,9 @@ func (a *app) listen(e *engine, ranks int, quiet bool) (*agent.Agent, error) {
 	if e.telemetry.Enabled() {
 		opts.Meter = meter
 	}
+	if cfg.P2P.Verify != config.VerifyOff {
+		opts.Prove = a.prove(e, quiet)
+	}
 	opts.Trial = (&trials{app: a, engine: e, known: map[string]error{}}).try
 	opts.Failed = func(s agent.GroupStatus) { a.keepDump(e.logger, s) }
 	if !quiet {

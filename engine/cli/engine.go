@@ -20,7 +20,6 @@ import (
 	"github.com/weir-project/weir/core/dispatch"
 	"github.com/weir-project/weir/core/topology"
 	"github.com/weir-project/weir/engine/config"
-	"github.com/weir-project/weir/engine/discover"
 	"github.com/weir-project/weir/engine/launch"
 	"github.com/weir-project/weir/engine/pluginhost"
 	"github.com/weir-project/weir/engine/telemetry"
@@ -58,7 +57,7 @@ func (a *app) open(c *cobra.Command, role role) (e *engine, err error) {
 		return nil, err
 	}
 	cfg := loaded.Config
-	e = &engine{config: cfg, logger: a.logger(cfg.Log), topology: discover.Live(), policy: policy(cfg.Cascade)}
+	e = &engine{config: cfg, logger: a.logger(cfg.Log), topology: a.live(), policy: policy(cfg.Cascade)}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, e.close())

@@ -76,7 +76,7 @@ func (a *app) explainQuestion(c *cobra.Command, q *question) (err error) {
 			return err
 		}
 		if s.live() {
-			s.setLive(discover.Live())
+			s.setLive(a.live())
 		}
 	}
 	if err := s.complete(); err != nil {

@@ -162,7 +162,8 @@ func (s *subject) divided() bool {
 // tell puts what the command line says in the place of what was found.
 func (s *subject) tell() {
 	if s.p2p != topology.P2PUnknown {
-		s.group.P2P, s.foreign = s.p2p, true
+		s.group.P2P, s.group.P2PDetail, s.foreign = s.p2p, "", true
+		s.warnings = lo.Reject(s.warnings, func(w string, _ int) bool { return strings.HasPrefix(w, "peer-to-peer access over PCIe") }) // it is told
 	}
 	if s.multicast != topology.NotKnown {
 		s.group.Multicast, s.foreign = s.multicast, true

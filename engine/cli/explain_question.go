@@ -37,7 +37,7 @@ func (q *question) flags(f *pflag.FlagSet) {
 	f.IntVar(&q.ranks, "ranks", 0, "`number` of ranks of the group (default one for each GPU, 8 without)")
 	f.IntVar(&q.hosts, "hosts", 1, "`number` of hosts like this that the group spans, each with the same GPUs")
 	f.StringVar(&q.capability, "capability", "", "compute `capability` of the GPUs, such as 12.0, or gfx942")
-	f.StringVar(&q.p2p, "p2p", "", "what is `known` of peer-to-peer access: none, reported (by the driver) or verified (by data)")
+	f.StringVar(&q.p2p, "p2p", "", "what is `known` of peer-to-peer access: none, reported (by the driver), verified (by data: weir doctor) or failed")
 	f.StringVar(&q.multicast, "multicast", "", "whether NVLink multicast works: `yes` or no")
 	f.StringVar(&q.memory, "memory", "", "memory `kind` of the buffers: host or cuda (default cuda with --topo or where there are GPUs, else host)")
 	f.StringVar(&q.dataType, "dtype", "bfloat16", "`type` of the elements")
@@ -141,7 +141,7 @@ func (q *question) parse() (*subject, error) {
 		flag, value string
 		known       []string
 	}{
-		{"p2p", q.p2p, []string{"none", "reported", "verified"}},
+		{"p2p", q.p2p, []string{"none", "reported", "verified", "failed"}},
 		{"multicast", q.multicast, []string{"yes", "no"}},
 	} {
 		if p.value != "" && !slices.Contains(p.known, p.value) {

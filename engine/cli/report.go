@@ -46,7 +46,7 @@ func answerLines(d dispatch.Decision, i int) []string {
 	v := d.Answers[i].Verdict
 	switch v.Kind {
 	case backend.Accept:
-		if served := d.Table.Ranges(i); len(served) > 0 {
+		if served := d.Served(i); len(served) > 0 {
 			return append([]string{explain.RangeList(served)}, reasons(v)...)
 		}
 		return []string{fmt.Sprintf("nothing: others before it serve its %s", explain.RangeList(v.Ranges))}

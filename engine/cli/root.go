@@ -115,6 +115,7 @@ these links, and runs the one that all ranks agreed on. Every answer keeps its r
 Begin with:
   weir explain                     what each backend says about this machine
   weir topo                        the GPUs of this machine, or of a pasted text
+  weir doctor                      prove that its GPUs reach each other's memory
   weir run -n 2 -- ./program       run a program as two ranks
   weir bench --ranks 2             measure all-reduce on this machine
 
@@ -130,7 +131,8 @@ Begin with:
 		return usageError{fmt.Errorf("%w (see `%s --help`)", err, c.CommandPath())}
 	})
 	root.CompletionOptions.HiddenDefaultCmd = true
-	root.AddCommand(a.run(), a.agent(), a.explain(), a.topo(), a.bench(), a.plugins(), a.status(), a.dump(), a.schedule(), a.config(), a.version(), a.reap(), a.benchRank(), a.trialRank())
+	root.AddCommand(a.run(), a.agent(), a.explain(), a.topo(), a.bench(), a.doctor(), a.plugins(), a.status(), a.dump(), a.schedule(), a.config(), a.version(),
+		a.reap(), a.benchRank(), a.trialRank(), a.p2pWorker())
 	markUsage(root)
 	return root
 }

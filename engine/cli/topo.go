@@ -7,6 +7,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/samber/lo"
@@ -14,7 +15,6 @@ import (
 
 	"github.com/weir-project/weir/core/topology"
 	"github.com/weir-project/weir/core/topology/foreign"
-	"github.com/weir-project/weir/engine/discover"
 	"github.com/weir-project/weir/engine/topo"
 )
 
@@ -50,6 +50,9 @@ link, NUMA nodes, what is known of peer-to-peer access, and warnings with what t
 			if from == "-" {
 				a.askForText(c.InOrStdin())
 			}
+			if from == "" {
+				return write(a.stdout, a.liveReading())
+			}
 			r, err := readTopology(c.Context(), from, machine, c.InOrStdin())
 			if err != nil {
 				return err
@@ -78,12 +81,19 @@ var topoFormats = map[string]func(io.Writer, foreign.Reading) error{
 	"json": func(w io.Writer, r foreign.Reading) error { return encodeJSON(w, topo.JSON(r)) },
 }
 
-// readTopology is the topology that a flag names: of this machine if it is empty, else of a text or a preset. machine
+// liveReading is this machine. It says what to run where nobody has proved that the GPUs reach each other.
+func (a *app) liveReading() foreign.Reading {
+	r := ofGraph("this machine", a.live())
+	said := slices.ContainsFunc(r.Warnings, func(w string) bool { return strings.Contains(w, "run `weir doctor`") })
+	if p := r.Graph.P2P; len(r.Graph.Devices) > 1 && !said && (p == topology.P2PReported || p == topology.P2PUnknown) {
+		r.Warnings = append(slices.Clone(r.Warnings), "whether the GPUs reach each other's memory has not been proved on this machine: run `weir doctor`")
+	}
+	return r
+}
+
+// readTopology is the topology that a flag names, of a text or a preset. machine
 // counts the machines of a text from 1; 0 takes the first and warns of others.
 func readTopology(ctx context.Context, from string, machine int, stdin io.Reader) (foreign.Reading, error) {
-	if from == "" {
-		return ofGraph("this machine", discover.Live()), nil
-	}
 	text, err := topologyText(ctx, from, stdin)
 	if errors.Is(err, fs.ErrNotExist) {
 		g, unknown := topology.Preset(from)

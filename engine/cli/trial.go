@@ -176,14 +176,11 @@ func deviceVariable(r collective.Rank) string {
 
 // file is where an outcome is remembered; "" if there is no place for it.
 func (t *trials) file(key string) string {
-	dir := t.app.getenv("XDG_CACHE_HOME")
-	if home := t.app.getenv("HOME"); dir == "" && home != "" {
-		dir = filepath.Join(home, ".cache")
-	}
-	if !filepath.IsAbs(dir) {
+	dir := t.app.cacheDir("trials")
+	if dir == "" {
 		return ""
 	}
-	return filepath.Join(dir, "weir", "trials", fmt.Sprintf("%x.json", sha256.Sum256([]byte(key))))
+	return filepath.Join(dir, fmt.Sprintf("%x.json", sha256.Sum256([]byte(key))))
 }
 
 func (t *trials) passed(key string) bool {

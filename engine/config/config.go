@@ -31,6 +31,8 @@ type Config struct {
 	Agent Agent `koanf:"agent"`
 	// Shared is about memory shared between ranks.
 	Shared Shared `koanf:"shared"`
+	// P2P is about peer-to-peer access between GPUs.
+	P2P P2P `koanf:"p2p"`
 }
 
 // Group is about the groups of ranks.
@@ -142,6 +144,16 @@ type Shared struct {
 	MaxBytes Size `koanf:"max_bytes"`
 }
 
+// P2P is about peer-to-peer access between GPUs.
+type P2P struct {
+	// Verify says whether access that a backend needs proved, and the driver reports, is proved when a group asks for it:
+	// "auto" does it once, in throw-away processes; "off" leaves it to `weir doctor`. Default "auto".
+	Verify string `koanf:"verify"`
+}
+
+// VerifyOff is the P2P.Verify that proves nothing.
+const VerifyOff = "off"
+
 // Default is the configuration when nothing is configured. exe is the path of the weir executable; with "" there is no
 // plugin folder.
 func Default(exe string) Config {
@@ -153,6 +165,7 @@ func Default(exe string) Config {
 		Telemetry: Telemetry{ServiceName: "weir"},
 		Log:       Log{Level: "info", Format: "text"},
 		Shared:    Shared{MaxBytes: 4 * GiB},
+		P2P:       P2P{Verify: "auto"},
 	}
 	if exe != "" {
 		c.PluginDir = filepath.Join(filepath.Dir(exe), "plugins")

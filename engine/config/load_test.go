@@ -106,6 +106,7 @@ telemetry: {traces: otlp, metrics: console, endpoint: "http://localhost:4317", s
 log: {level: debug, format: json}
 agent: {socket: run/agent.sock}
 shared: {max_bytes: 64KiB}
+p2p: {verify: off}
 `
 
 func TestFile(t *testing.T) {
@@ -138,6 +139,7 @@ func TestFile(t *testing.T) {
 		Log:       Log{Level: "debug", Format: "json"},
 		Agent:     Agent{Socket: filepath.Join(dir, "run/agent.sock")},
 		Shared:    Shared{MaxBytes: 64 * KiB},
+		P2P:       P2P{Verify: "off"},
 	}
 	if diff := cmp.Diff(want, l.Config); diff != "" {
 		t.Error(diff)

@@ -14,6 +14,7 @@ var (
 	logLevels  = []string{"debug", "info", "warn", "error"}
 	logFormats = []string{"text", "json"}
 	exporters  = []string{"", "none", "otlp", "console"}
+	verifying  = []string{"auto", VerifyOff}
 
 	checksum = regexp.MustCompile(`^[0-9a-fA-F]{64}$`)
 )
@@ -133,6 +134,9 @@ func (l *Loaded) validateRest() error {
 		return err
 	}
 	if err := l.oneOf("log.format", l.Config.Log.Format, logFormats); err != nil {
+		return err
+	}
+	if err := l.oneOf("p2p.verify", l.Config.P2P.Verify, verifying); err != nil {
 		return err
 	}
 	if n := len(l.Config.Agent.Socket); n > maxSocketPath {

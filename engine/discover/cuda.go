@@ -15,7 +15,7 @@ func askCUDA(name string, _ Machine) (view, error) {
 	if err := d.Init(); err != nil {
 		return view{}, err
 	}
-	v := view{notes: []string{"NVML and nvidia-smi could not be asked; the CUDA driver does not tell links, and numbers the GPUs in its own order"}}
+	v := view{notes: []string{"the GPUs are as the CUDA driver has them: it does not tell links, and numbers the GPUs in its own order"}}
 	if v.devices, err = d.Devices(); err != nil {
 		return view{}, err
 	}

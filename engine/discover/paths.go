@@ -10,6 +10,7 @@ import (
 
 	"github.com/samber/lo"
 
+	"github.com/weir-project/weir/core/diagnose"
 	"github.com/weir-project/weir/core/topology"
 )
 
@@ -68,36 +69,54 @@ func pathClass(a, b []string, numaA, numaB string) topology.Class {
 	return topology.PXB
 }
 
-// surroundings notes what of the machine decides whether peer-to-peer access over PCIe works: IOMMU and ACS.
+// Obstacles looks at the GPUs of a machine, as the kernel shows them.
+func Obstacles(sysfs fs.FS, g topology.Graph) diagnose.Obstacles {
+	o := diagnose.Obstacles{IOMMU: iommu(sysfs, g)}
+	o.Redirecting, o.Unread = acs(sysfs, g)
+	return o
+}
+
+// surroundings notes obstacles, if there are GPUs that they could be in the way of.
 func surroundings(sysfs fs.FS, g topology.Graph) []string {
 	if len(g.Devices) < 2 || topology.FullNVLink(g.Links) == topology.Yes {
 		return nil
 	}
+	o := Obstacles(sysfs, g)
 	var notes []string
-	if n := iommu(sysfs, g); n != "" {
-		notes = append(notes, n)
+	if o.Translates() {
+		notes = append(notes, fmt.Sprintf("the IOMMU translates the addresses of GPUs (%s): peer-to-peer access over PCIe may hang or corrupt data; boot with iommu=pt, or turn VT-d or AMD-Vi off", o.IOMMU))
 	}
-	return append(notes, acs(sysfs, g)...)
+	if len(o.Redirecting) > 0 {
+		notes = append(notes, fmt.Sprintf("ACS redirects peer-to-peer traffic to the processor at %s (%s): it is slower, may hang or corrupt data; turn ACS off in the firmware or with setpci",
+			o.Redirecting[0], count(len(o.Redirecting), "bridge")))
+	}
+	if o.Unread > 0 {
+		notes = append(notes, fmt.Sprintf("ACS of %s: unknown: only root may read it", count(o.Unread, "bridge")))
+	}
+	return notes
 }
 
-// iommu says whether an IOMMU translates the addresses of the GPUs.
+// iommu is how an IOMMU treats the addresses of the first GPU that it does not pass through, or of all.
 func iommu(sysfs fs.FS, g topology.Graph) string {
 	units, err := fs.ReadDir(sysfs, "class/iommu")
 	if err != nil || len(units) == 0 {
 		return "" // off, or not shown: nothing speaks against peer-to-peer access
 	}
+	seen := ""
 	for _, d := range g.Devices {
 		target, err := fs.ReadLink(sysfs, path.Join(pciDevices, d.PCIBusID, "iommu_group"))
 		if err != nil {
 			continue
 		}
 		switch kind := line(sysfs, path.Join("kernel/iommu_groups", path.Base(target), "type")); kind {
-		case "", "identity":
+		case "":
+		case diagnose.PassThrough:
+			seen = diagnose.PassThrough
 		default:
-			return fmt.Sprintf("the IOMMU translates the addresses of GPUs (%s): peer-to-peer access over PCIe may hang or corrupt data; boot with iommu=pt, or turn VT-d or AMD-Vi off", kind)
+			return kind
 		}
 	}
-	return ""
+	return seen
 }
 
 // The parts of PCI's configuration space that tell of ACS.
@@ -108,8 +127,9 @@ const (
 	acsRedirects = 1<<2 | 1<<3 // peer-to-peer requests and completions are redirected
 )
 
-// acs says whether bridges above GPUs redirect peer-to-peer traffic to the processor. Only root may read that.
-func acs(sysfs fs.FS, g topology.Graph) []string {
+// acs are the bridges above GPUs that redirect peer-to-peer traffic to the processor, and the number of those that do not
+// say: only root may read it.
+func acs(sysfs fs.FS, g topology.Graph) (redirecting []string, unread int) {
 	bridges := map[string]bool{}
 	for _, d := range g.Devices {
 		c := chain(sysfs, d.PCIBusID)
@@ -117,28 +137,17 @@ func acs(sysfs fs.FS, g topology.Graph) []string {
 			bridges[b] = true
 		}
 	}
-	var redirecting []string
-	unread := 0
 	for b := range bridges {
 		config, err := fs.ReadFile(sysfs, path.Join(pciDevices, b, "config"))
-		if err != nil || len(config) <= extended {
+		switch {
+		case err != nil || len(config) <= extended:
 			unread++
-			continue
-		}
-		if redirects(config) {
+		case redirects(config):
 			redirecting = append(redirecting, b)
 		}
 	}
 	slices.Sort(redirecting)
-	var notes []string
-	if len(redirecting) > 0 {
-		notes = append(notes, fmt.Sprintf("ACS redirects peer-to-peer traffic to the processor at %s (%s): it is slower, may hang or corrupt data; turn ACS off in the firmware or with setpci",
-			redirecting[0], count(len(redirecting), "bridge")))
-	}
-	if unread > 0 {
-		notes = append(notes, fmt.Sprintf("ACS of %s: unknown: only root may read it", count(unread, "bridge")))
-	}
-	return notes
+	return redirecting, unread
 }
 
 // redirects reports whether the ACS capability in a configuration space has peer-to-peer redirection on.

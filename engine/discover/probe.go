@@ -48,7 +48,7 @@ func Probe(m Machine) topology.Graph {
 	g := Read(m.Sysfs, m.Procfs)
 	known := slices.ContainsFunc(g.Devices, func(d topology.Device) bool { return isNVIDIA(m.Sysfs, d) })
 	if !known && g.Complete == topology.Yes && !hidden(m.Sysfs) {
-		return g // no GPU of NVIDIA: there is nothing to ask
+		return offBus(g, m)
 	}
 	for _, source := range []struct {
 		name string
@@ -73,6 +73,19 @@ func Probe(m Machine) topology.Graph {
 	}
 	g.Notes = append(g.Notes, surroundings(m.Sysfs, g)...)
 	return g
+}
+
+// offBus asks the CUDA driver, if there is one, for GPUs that are not on the PCI bus, as those of systems on a chip. There is
+// nothing to be said if it has none.
+func offBus(g topology.Graph, m Machine) topology.Graph {
+	if m.CUDA == "" {
+		return g
+	}
+	v, err := within(m.Patience, func() (view, error) { return askCUDA(m.CUDA, m) })
+	if err != nil || len(v.devices) == 0 {
+		return g
+	}
+	return combine(m.Sysfs, g, v)
 }
 
 func oneLine(err error) string {

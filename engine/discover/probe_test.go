@@ -229,6 +229,18 @@ func TestProbeWithoutNVIDIA(t *testing.T) {
 	}
 }
 
+// TestProbeOffBus has GPUs that the PCI bus does not show.
+func TestProbeOffBus(t *testing.T) {
+	g := Probe(Machine{Sysfs: files(sysHost), Procfs: files(procHost), CUDA: require.Library(t, "libcuda.so.1", cudaSource)})
+	if len(g.Devices) != 2 || g.P2P != topology.P2PReported || g.Complete != topology.Yes {
+		t.Errorf("%d GPUs, P2P %s, complete %s", len(g.Devices), g.P2P, g.Complete)
+	}
+	g = Probe(Machine{Sysfs: files(sysHost), Procfs: files(procHost), CUDA: "/nowhere/libcuda.so.1"})
+	if len(g.Devices) != 0 || len(g.Notes) != 0 {
+		t.Errorf("without a driver: %d GPUs, notes %q", len(g.Devices), g.Notes)
+	}
+}
+
 func TestPathClass(t *testing.T) {
 	for _, c := range []struct {
 		name, a, b, numaA, numaB string

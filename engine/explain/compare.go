@@ -101,7 +101,7 @@ func (a Answer) whyTable(b *strings.Builder) {
 		lines := lo.Map(x.Verdict.Reasons, func(r backend.Reason, _ int) string { return r.String() })
 		if x.Verdict.Kind == backend.Accept {
 			lines = []string{"nothing: others before it serve its " + RangeList(x.Verdict.Ranges)}
-			if served := a.Decision.Table.Ranges(i); len(served) > 0 {
+			if served := a.Decision.Served(i); len(served) > 0 {
 				lines = []string{RangeList(served)}
 			}
 		}

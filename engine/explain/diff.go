@@ -125,7 +125,7 @@ func describe(c candidateJSON) string {
 }
 
 func (r rangeJSON) toRange() backend.Range {
-	x := backend.Range{Min: r.Min, Max: math.MaxInt64, Multiple: r.Multiple}
+	x := backend.Range{Min: r.Min, Max: math.MaxInt64, Multiple: r.Multiple, Unmeasured: r.Unmeasured}
 	if r.Max != nil {
 		x.Max = *r.Max
 	}

@@ -82,6 +82,8 @@ type rangeJSON struct {
 	Min      int64  `json:"min"`
 	Max      *int64 `json:"max"`
 	Multiple int64  `json:"multiple,omitempty"`
+	// Unmeasured: the bounds, or some within, are a guess for this kind of machine.
+	Unmeasured bool `json:"unmeasured,omitempty"`
 }
 
 type reasonJSON struct {
@@ -125,7 +127,9 @@ func (a Answer) JSON() JSON {
 			x.Chosen = append(x.Chosen, chosenJSON{toRange(backend.Range{Min: least, Max: s.Max}, 0), nil})
 		}
 		for _, c := range s.Choices {
-			x.Chosen = append(x.Chosen, chosenJSON{toRange(backend.Range{Min: least, Max: s.Max, Multiple: c.Multiple}, 0), a.name(c.Index)})
+			r := backend.Range{Min: least, Max: s.Max, Multiple: c.Multiple}
+			r.Unmeasured = a.guess(c.Index, r) != ""
+			x.Chosen = append(x.Chosen, chosenJSON{toRange(r, 0), a.name(c.Index)})
 		}
 		least = s.Max + 1
 	}
@@ -140,7 +144,7 @@ func (a Answer) name(i int) *string {
 }
 
 func toRange(r backend.Range, _ int) rangeJSON {
-	j := rangeJSON{Min: r.Min, Max: &r.Max}
+	j := rangeJSON{Min: r.Min, Max: &r.Max, Unmeasured: r.Unmeasured}
 	if r.Max == backend.NoLimit {
 		j.Max = nil
 	}

@@ -79,7 +79,7 @@ func (a Answer) Chosen(choices []dispatch.Choice) string {
 
 // state is what a candidate does in a span.
 type state struct {
-	verdict string // chosen, accept, decline, unknown, not_asked
+	verdict string // chosen, accept (either perhaps "(unmeasured)"), decline, unknown, not_asked
 	reasons []backend.Reason
 }
 
@@ -89,7 +89,7 @@ func (a Answer) state(i int, s Span) state {
 		return state{string(v.Kind), v.Reasons}
 	}
 	if slices.ContainsFunc(s.Choices, func(c dispatch.Choice) bool { return c.Index == i }) {
-		return state{verdict: "chosen"}
+		return state{verdict: a.guessed("chosen", i, s.Range)}
 	}
 	at := s.Min
 	if len(s.Sizes) > 0 {
@@ -98,7 +98,33 @@ func (a Answer) state(i int, s Span) state {
 	if r, outside := Outside(v, at); outside && !overlaps(v.Ranges, s.Range) {
 		return state{"decline", []backend.Reason{r}}
 	}
-	return state{verdict: "accept"}
+	return state{verdict: a.guessed("accept", i, s.Range)}
+}
+
+// guess says whether the bounds of what a candidate accepts of some byte counts were measured on machines of this kind:
+// "unmeasured", "partly unmeasured", or "" if they were.
+func (a Answer) guess(i int, s backend.Range) string {
+	measured, unmeasured := false, false
+	for _, r := range a.Decision.Answers[i].Verdict.Ranges {
+		if r.Min <= s.Max && s.Min <= r.Max {
+			measured, unmeasured = measured || !r.Unmeasured, unmeasured || r.Unmeasured
+		}
+	}
+	switch {
+	case !unmeasured:
+		return ""
+	case measured:
+		return "partly unmeasured"
+	}
+	return "unmeasured"
+}
+
+// guessed is guess in brackets behind a word.
+func (a Answer) guessed(word string, i int, s backend.Range) string {
+	if g := a.guess(i, s); g != "" {
+		return word + " (" + g + ")"
+	}
+	return word
 }
 
 // undecided are the backends before the chosen ones whose verdict is unknown.

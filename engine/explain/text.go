@@ -51,6 +51,9 @@ func (a Answer) facts(b *strings.Builder) {
 	fmt.Fprintf(b, "group:    %d %s%s; worst link %s", g.WorldSize(), lo.Ternary(g.WorldSize() == 1, "rank", "ranks"), where, worst(g))
 	if len(a.Topology.Devices) > 0 {
 		fmt.Fprintf(b, "; full NVLink %s; P2P %s; multicast %s", g.FullNVLink(), g.P2P, g.Multicast)
+		if g.P2PDetail != "" {
+			fmt.Fprintf(b, "\nP2P:      %s", g.P2PDetail)
+		}
 	}
 	fmt.Fprintf(b, "\nrequest:  %s\n", a.Request.Class)
 	if m := a.Model; m != nil {

@@ -68,7 +68,7 @@ model:    kimi-k2.5, hidden size 7168, 122 all-reduces a pass
 1 B to 64 KiB, asked 14 KiB (1 token), 28 KiB (2 tokens): staged
   (or, if what is unknown turns out well: two-shot)
   BACKEND   VERDICT  REASON             OBSERVED                                             REQUIRED              WOULD ACCEPT IF
-  two-shot  unknown  PROBE_UNAVAILABLE  peer-to-peer access reported, proof unknown          verified              P2P were verified
+  two-shot  unknown  PROBE_UNAVAILABLE  peer-to-peer access reported, proof unknown (` + "`weir doctor`" + ` on the machine finds out)          verified              P2P were verified
   one-shot  decline  WORLD_SIZE         4                                                    2, 8                  every pair were linked by NVLink, and
                      LINK_NOT_FULL      NODE (ranks 0-1, 0-2, 1-2, 0-3 and 2 more pairs)     NVLink on every pair  the group had 2 or 8 ranks
   staged    chosen
@@ -77,7 +77,7 @@ model:    kimi-k2.5, hidden size 7168, 122 all-reduces a pass
 65537 B and more, asked 1 MiB (73 tokens): nccl
   (or, if what is unknown turns out well: two-shot)
   BACKEND   VERDICT  REASON             OBSERVED                                             REQUIRED              WOULD ACCEPT IF
-  two-shot  unknown  PROBE_UNAVAILABLE  peer-to-peer access reported, proof unknown          verified              P2P were verified
+  two-shot  unknown  PROBE_UNAVAILABLE  peer-to-peer access reported, proof unknown (` + "`weir doctor`" + ` on the machine finds out)          verified              P2P were verified
   one-shot  decline  WORLD_SIZE         4                                                    2, 8                  every pair were linked by NVLink, and
                      LINK_NOT_FULL      NODE (ranks 0-1, 0-2, 1-2, 0-3 and 2 more pairs)     NVLink on every pair  the group had 2 or 8 ranks
   staged    decline  TOO_LARGE          1 MiB                                                1 B to 64 KiB

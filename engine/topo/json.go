@@ -22,7 +22,7 @@ type Document struct {
 	FullNVLink   string     `json:"full_nvlink"` // yes, no or unknown
 	Worst        string     `json:"worst"`       // over the pairs shown; unknown if none is
 	NVLinkGroups [][]int    `json:"nvlink_groups"`
-	P2P          string     `json:"p2p"` // unknown, none, reported or verified
+	P2P          string     `json:"p2p"` // unknown, none, failed, reported or verified
 	Peers        []PeerPair `json:"peers"`
 	Multicast    string     `json:"multicast"`
 	NICs         []NIC      `json:"nics"`
@@ -60,6 +60,8 @@ type PeerPair struct {
 	NVLink  topology.Status `json:"nvlink"`
 	Atomics topology.Status `json:"atomics"`
 	PCI     topology.Status `json:"pci"`
+	Proof   topology.P2P    `json:"proof"` // verified, failed or none, if it was tried (weir doctor); "" if it was not
+	Why     string          `json:"why"`   // beside it
 }
 
 // NIC is a network device.
@@ -91,7 +93,7 @@ func JSON(r foreign.Reading) Document {
 				d.Links = append(d.Links, Pair{index(a), index(b), l.Class, l.Count})
 			}
 			if p := peer(r.Graph.Peers, a, b); p != (topology.Peer{}) {
-				d.Peers = append(d.Peers, PeerPair{index(a), index(b), p.Access().String(), p.Any, p.Read, p.Write, p.NVLink, p.Atomics, p.PCI})
+				d.Peers = append(d.Peers, PeerPair{index(a), index(b), p.Access().String(), p.Any, p.Read, p.Write, p.NVLink, p.Atomics, p.PCI, p.Proof, p.Why})
 			}
 		}
 	}

@@ -161,6 +161,9 @@ func facts(w io.Writer, r foreign.Reading) {
 	fmt.Fprintf(w, "NVLink groups:  %s\n", groups(r))
 	fmt.Fprintf(w, "worst link:     %s\n", r.Worst())
 	fmt.Fprintf(w, "peer access:    %s\n", peers(r))
+	if p := proofs(r); p != "" {
+		fmt.Fprintf(w, "proved:         %s\n", p)
+	}
 	if m := r.Graph.Multicast; m != topology.NotKnown {
 		fmt.Fprintf(w, "multicast:      %s\n", m)
 	}
@@ -210,4 +213,30 @@ func peers(r foreign.Reading) string {
 		return r.Graph.P2P.String()
 	}
 	return r.Graph.P2P.String() + " (" + strings.Join(said, "; ") + ")"
+}
+
+// proofs sums up what was found when access was tried; "" if it was not.
+func proofs(r foreign.Reading) string {
+	good, total := 0, 0
+	var bad []string
+	for a, row := range r.Graph.Peers {
+		for b, p := range row {
+			if a == b || p.Proof == topology.P2PUnknown {
+				continue
+			}
+			if total++; p.Proof == topology.P2PVerified {
+				good++
+				continue
+			}
+			bad = append(bad, fmt.Sprintf("%s to %s %s", Name(r, a), Name(r, b), p.Proof))
+		}
+	}
+	if total == 0 {
+		return ""
+	}
+	s := fmt.Sprintf("data arrived right in %d of %d directions", good, total)
+	if len(bad) > 0 {
+		s += ": " + strings.Join(bad, ", ")
+	}
+	return s
 }

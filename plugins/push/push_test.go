@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"unsafe"
 
 	"github.com/samber/lo"
 
@@ -31,7 +32,7 @@ func TestHostStaged(t *testing.T) { backendtest.Run(t, backends()[2]) }
 func TestPlans(t *testing.T) {
 	for _, b := range backends() {
 		for world := 2; world <= maxWorld; world++ {
-			k := kernelOf(t, b, world)
+			k := kernelOf(t, b, world, 1+world%3*8)
 			if err := k.Validate(world); err != nil {
 				t.Fatalf("%s, %d ranks: %v", b.Info().Name, world, err)
 			}
@@ -103,6 +104,13 @@ func TestPeerAccess(t *testing.T) {
 		if !slices.Equal(got, want) {
 			t.Errorf("P2P %s: %v serve, want %v", p2p, got, want)
 		}
+	}
+}
+
+// TestCallIsTheHeaders: the argument block that the GPU tests build has the size of weir_call.
+func TestCallIsTheHeaders(t *testing.T) {
+	if got := unsafe.Sizeof(call{}); got != 200 {
+		t.Errorf("%d bytes", got)
 	}
 }
 

@@ -23,6 +23,7 @@ import (
 	"github.com/weir-project/weir/core/plan"
 	"github.com/weir-project/weir/core/topology"
 	"github.com/weir-project/weir/engine/agent"
+	"github.com/weir-project/weir/engine/p2p"
 	"github.com/weir-project/weir/engine/telemetry"
 	"github.com/weir-project/weir/sdk/native/cuda"
 	"github.com/weir-project/weir/sdk/native/dl"
@@ -36,17 +37,21 @@ import (
 const envScenario = "WEIR_GPU_SCENARIO"
 
 func TestMain(m *testing.M) {
-	if name := os.Getenv(envScenario); name != "" {
-		if name == "victim" {
-			awaitTurn()
-		}
-		if err := asRank(scenarios[name]); err != nil {
-			fmt.Fprintf(os.Stderr, "%s\n", err)
-			os.Exit(1)
-		}
-		return
+	name := os.Getenv(envScenario)
+	if name == "" {
+		os.Exit(m.Run())
 	}
-	os.Exit(m.Run())
+	if name == "victim" {
+		awaitTurn()
+	}
+	work := func() error { return asRank(scenarios[name]) }
+	if name == p2pWorker {
+		work = func() error { return p2p.Serve(os.NewFile(3, "socket")) }
+	}
+	if err := work(); err != nil {
+		fmt.Fprintf(os.Stderr, "%s\n", err)
+		os.Exit(1)
+	}
 }
 
 func asRank(body func(*rank.Session, *ondevice.Program) error) error {

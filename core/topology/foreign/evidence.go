@@ -77,7 +77,11 @@ func (r *Reading) suspectPCIe() {
 			}
 		}
 	}
-	if len(found) == 0 || r.Graph.P2P == topology.P2PNone {
+	switch r.Graph.P2P {
+	case topology.P2PNone, topology.P2PVerified, topology.P2PFailed:
+		return // there is no doubt
+	}
+	if len(found) == 0 {
 		return
 	}
 	slices.SortFunc(found, func(a, b topology.Class) int {
@@ -85,19 +89,19 @@ func (r *Reading) suspectPCIe() {
 	})
 	classes := strings.Join(lo.Map(found, func(c topology.Class, _ int) string { return string(c) }), ", ")
 	const settings = "ACS or an IOMMU in its way makes it hang or corrupts data (look for ACSCtl with SrcValid+ in `lspci -vvv`; turn ACS and VT-d or AMD-Vi off, or set iommu=pt)"
-	command := "nvidia-smi topo -p2p r"
+	do := "run `weir doctor` on the machine, or add the output of `nvidia-smi topo -p2p r`"
 	if f := r.Format(); f == RCCLXML || f == ROCmSMI || f == AMDSMI {
-		command = "rocm-smi --showtopoaccess"
+		do = "add the output of `rocm-smi --showtopoaccess`"
 	}
 	if r.Format() == NPUSMI {
 		r.warn("peer-to-peer access over PCIe (%s) is unknown: ask `npu-smi info -t p2p-enable` of each card", classes)
 		return
 	}
 	if r.Graph.P2P == topology.P2PReported {
-		r.warn("peer-to-peer access over PCIe (%s) is reported, not proven: check data before relying on it; %s", classes, settings)
+		r.warn("peer-to-peer access over PCIe (%s) is reported, not proven: run `weir doctor` on the machine before relying on it; %s", classes, settings)
 		return
 	}
-	r.warn("peer-to-peer access over PCIe (%s) is unknown: add the output of `%s`; %s", classes, command, settings)
+	r.warn("peer-to-peer access over PCIe (%s) is unknown: %s; %s", classes, do, settings)
 }
 
 // first is the first of some things, and how many more there are.

@@ -45,8 +45,8 @@ func TestWarnings(t *testing.T) {
 	}{
 		"full NVLink":                {square("X NV18 NV18", "NV18 X NV18", "NV18 NV18 X"), ""},
 		"asymmetric":                 {square("X NV4", "SYS X"), "the matrix contradicts itself: GPU1 to GPU0 is SYS, GPU0 to GPU1 is NV4; the worse of the two counts"},
-		"PCIe without evidence":      {square("X PIX", "PIX X"), "peer-to-peer access over PCIe (PIX) is unknown: add the output of `nvidia-smi topo -p2p r`; ACS or an IOMMU"},
-		"PCIe with evidence":         {square("X PHB", "PHB X") + p2p + "r\n" + square("X OK", "OK X"), "peer-to-peer access over PCIe (PHB) is reported, not proven: check data before"},
+		"PCIe without evidence":      {square("X PIX", "PIX X"), "peer-to-peer access over PCIe (PIX) is unknown: run `weir doctor` on the machine, or add the output of `nvidia-smi topo -p2p r`; ACS or an IOMMU"},
+		"PCIe with evidence":         {square("X PHB", "PHB X") + p2p + "r\n" + square("X OK", "OK X"), "peer-to-peer access over PCIe (PHB) is reported, not proven: run `weir doctor` on the machine before"},
 		"refused":                    {square("X PHB", "PHB X") + p2p + "r\n" + square("X GNS", "GNS X"), "no peer-to-peer access (GNS) between GPU0-GPU1, GPU1-GPU0: these GPUs or their driver do not offer it"},
 		"disabled":                   {p2p + "w\n" + square("X DR", "DR X"), "(DR) between GPU0-GPU1, GPU1-GPU0: disabled by a setting of the driver"},
 		"one direction refused":      {square("X PHB", "PHB X") + p2p + "r\n" + square("X OK", "CNS X"), "contradiction: peer-to-peer access is reported from GPU0 to GPU1 and none in the other direction"},

@@ -63,7 +63,9 @@ func gpuGroup() collective.Group {
 }
 
 func TestGroupAndRankRoundTrip(t *testing.T) {
-	groups := []collective.Group{collective.HostGroup("eight", 8), gpuGroup()}
+	failed := gpuGroup()
+	failed.P2P, failed.P2PDetail = topology.P2PFailed, "rank 0 into rank 1: nothing came"
+	groups := []collective.Group{collective.HostGroup("eight", 8), gpuGroup(), failed}
 	roundTrip(t, groups, pluginv1.FromGroup, pluginv1.ToGroup)
 	roundTrip(t, groups[1].Ranks, pluginv1.FromRank, pluginv1.ToRank)
 }
@@ -72,7 +74,7 @@ func TestVerdictRoundTrip(t *testing.T) {
 	reason := backend.Reason{Code: backend.Arch, Observed: "8.6", Required: "9.0", Rank: 0, Text: "x"}
 	roundTrip(t, []backend.Verdict{
 		backend.Accepted(backend.AllBytes()...),
-		backend.Accepted(backend.Range{Min: 4, Max: 1 << 40, Multiple: 16}, backend.Range{Min: 1, Max: 1}),
+		backend.Accepted(backend.Range{Min: 4, Max: 1 << 40, Multiple: 16}, backend.Range{Min: 1, Max: 1, Unmeasured: true}),
 		backend.Declined(reason, backend.Because(backend.TooSmall, "", "")),
 		{Kind: backend.Unknown, Reasons: []backend.Reason{backend.Because(backend.ProbeUnavailable, "a", "b")}},
 		{Kind: backend.NotAsked},

@@ -21,6 +21,7 @@ func FromGroup(g collective.Group) *Group {
 		Ranks:         each(g.Ranks, FromRank),
 		Links:         each(g.Links, fromLinkRow),
 		P2P:           string(g.P2P),
+		P2PDetail:     text(g.P2PDetail),
 		Multicast:     string(g.Multicast),
 		Cores:         i32(g.Cores),
 		Platform:      g.Platform,
@@ -70,7 +71,7 @@ func FromReason(r backend.Reason) *Reason {
 func FromRanges(ranges []backend.Range) []*Range { return each(ranges, fromRange) }
 
 func fromRange(r backend.Range) *Range {
-	return &Range{Min: r.Min, Max: r.Max, Multiple: r.Multiple}
+	return &Range{Min: r.Min, Max: r.Max, Multiple: r.Multiple, Unmeasured: r.Unmeasured}
 }
 
 // FromInfo is the message of what a backend advertises.

@@ -679,9 +679,10 @@ func (x *Window) GetLink() string {
 // Range is the byte counts of one rank's buffer from min to max, both included.
 type Range struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
-	Min           int64                  `protobuf:"varint,1,opt,name=min,proto3" json:"min,omitempty"`           // at least 1
-	Max           int64                  `protobuf:"varint,2,opt,name=max,proto3" json:"max,omitempty"`           // 9223372036854775807 for no limit
-	Multiple      int64                  `protobuf:"varint,3,opt,name=multiple,proto3" json:"multiple,omitempty"` // only multiples of this; 0 and 1 mean all
+	Min           int64                  `protobuf:"varint,1,opt,name=min,proto3" json:"min,omitempty"`               // at least 1
+	Max           int64                  `protobuf:"varint,2,opt,name=max,proto3" json:"max,omitempty"`               // 9223372036854775807 for no limit
+	Multiple      int64                  `protobuf:"varint,3,opt,name=multiple,proto3" json:"multiple,omitempty"`     // only multiples of this; 0 and 1 mean all
+	Unmeasured    bool                   `protobuf:"varint,4,opt,name=unmeasured,proto3" json:"unmeasured,omitempty"` // the bounds are a guess for this kind of machine
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -735,6 +736,13 @@ func (x *Range) GetMultiple() int64 {
 		return x.Multiple
 	}
 	return 0
+}
+
+func (x *Range) GetUnmeasured() bool {
+	if x != nil {
+		return x.Unmeasured
+	}
+	return false
 }
 
 type Library struct {
@@ -889,6 +897,7 @@ type Group struct {
 	InFlight      int32                  `protobuf:"varint,10,opt,name=in_flight,json=inFlight,proto3" json:"in_flight,omitempty"`
 	Deterministic bool                   `protobuf:"varint,11,opt,name=deterministic,proto3" json:"deterministic,omitempty"`                   // the group wants the same bits in every run
 	ShareDevices  bool                   `protobuf:"varint,12,opt,name=share_devices,json=shareDevices,proto3" json:"share_devices,omitempty"` // several ranks may be on one GPU; a test arrangement
+	P2PDetail     string                 `protobuf:"bytes,13,opt,name=p2p_detail,json=p2pDetail,proto3" json:"p2p_detail,omitempty"`           // with p2p failed: which ranks, and what was observed
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1005,6 +1014,13 @@ func (x *Group) GetShareDevices() bool {
 		return x.ShareDevices
 	}
 	return false
+}
+
+func (x *Group) GetP2PDetail() string {
+	if x != nil {
+		return x.P2PDetail
+	}
+	return ""
 }
 
 type LinkRow struct {
@@ -2625,11 +2641,14 @@ const file_pluginv1_plugin_proto_rawDesc = "" +
 	"unmeasured\x18\x05 \x01(\bR\n" +
 	"unmeasured\x12\x1b\n" +
 	"\tdata_type\x18\x06 \x01(\tR\bdataType\x12\x12\n" +
-	"\x04link\x18\a \x01(\tR\x04link\"G\n" +
+	"\x04link\x18\a \x01(\tR\x04link\"g\n" +
 	"\x05Range\x12\x10\n" +
 	"\x03min\x18\x01 \x01(\x03R\x03min\x12\x10\n" +
 	"\x03max\x18\x02 \x01(\x03R\x03max\x12\x1a\n" +
-	"\bmultiple\x18\x03 \x01(\x03R\bmultiple\"K\n" +
+	"\bmultiple\x18\x03 \x01(\x03R\bmultiple\x12\x1e\n" +
+	"\n" +
+	"unmeasured\x18\x04 \x01(\bR\n" +
+	"unmeasured\"K\n" +
 	"\aLibrary\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x12\n" +
 	"\x04path\x18\x02 \x01(\tR\x04path\x12\x18\n" +
@@ -2641,7 +2660,7 @@ const file_pluginv1_plugin_proto_rawDesc = "" +
 	"\bcaptured\x18\x04 \x01(\bR\bcaptured\x12\x1e\n" +
 	"\n" +
 	"registered\x18\x05 \x01(\bR\n" +
-	"registered\"\xf8\x02\n" +
+	"registered\"\x97\x03\n" +
 	"\x05Group\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12*\n" +
 	"\x05ranks\x18\x02 \x03(\v2\x14.weir.plugin.v1.RankR\x05ranks\x12-\n" +
@@ -2655,7 +2674,9 @@ const file_pluginv1_plugin_proto_rawDesc = "" +
 	"\tin_flight\x18\n" +
 	" \x01(\x05R\binFlight\x12$\n" +
 	"\rdeterministic\x18\v \x01(\bR\rdeterministic\x12#\n" +
-	"\rshare_devices\x18\f \x01(\bR\fshareDevices\"\x1f\n" +
+	"\rshare_devices\x18\f \x01(\bR\fshareDevices\x12\x1d\n" +
+	"\n" +
+	"p2p_detail\x18\r \x01(\tR\tp2pDetail\"\x1f\n" +
 	"\aLinkRow\x12\x14\n" +
 	"\x05links\x18\x01 \x03(\tR\x05links\"\xab\x01\n" +
 	"\x04Rank\x12\x10\n" +

@@ -34,7 +34,7 @@ func ToGroup(m *Group) (collective.Group, error) {
 		return collective.Group{}, errors.New("missing group")
 	}
 	g := collective.Group{
-		ID: m.GetId(), P2P: topology.P2P(m.GetP2P()), Multicast: topology.Answer(m.GetMulticast()),
+		ID: m.GetId(), P2P: topology.P2P(m.GetP2P()), P2PDetail: m.GetP2PDetail(), Multicast: topology.Answer(m.GetMulticast()),
 		Cores: int(m.GetCores()), Platform: m.GetPlatform(), Alignment: int(m.GetAlignment()),
 		Placement: collective.Placement(m.GetPlacement()), InFlight: int(m.GetInFlight()), Deterministic: m.GetDeterministic(),
 		ShareDevices: m.GetShareDevices(),
@@ -43,7 +43,7 @@ func ToGroup(m *Group) (collective.Group, error) {
 	links, errLinks := eachErr("row", m.GetLinks(), toLinkRow)
 	err := errors.Join(
 		errRanks, errLinks,
-		oneOf("p2p", g.P2P, topology.P2PUnknown, topology.P2PNone, topology.P2PReported, topology.P2PVerified),
+		oneOf("p2p", g.P2P, topology.P2PUnknown, topology.P2PNone, topology.P2PFailed, topology.P2PReported, topology.P2PVerified),
 		oneOf("multicast", g.Multicast, topology.NotKnown, topology.Yes, topology.No),
 		oneOf("placement", g.Placement, collective.AnyPlacement, collective.InPlace, collective.OutOfPlace),
 		notNegative("cores", g.Cores), notNegative("alignment", g.Alignment), notNegative("in_flight", g.InFlight),
@@ -141,7 +141,7 @@ func ToReason(m *Reason) (backend.Reason, error) {
 func ToRanges(all []*Range) ([]backend.Range, error) { return eachErr("range", all, toRange) }
 
 func toRange(m *Range) (backend.Range, error) {
-	r := backend.Range{Min: m.GetMin(), Max: m.GetMax(), Multiple: m.GetMultiple()}
+	r := backend.Range{Min: m.GetMin(), Max: m.GetMax(), Multiple: m.GetMultiple(), Unmeasured: m.GetUnmeasured()}
 	return r, r.Validate()
 }
 

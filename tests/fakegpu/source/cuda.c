@@ -5,6 +5,7 @@
 //   FAKE_CUDA_INIT      what cuInit returns (0)
 //   FAKE_CUDA_VERSION   the CUDA version that it serves (13000)
 //   FAKE_CUDA_NO_BLOCKS 1: no memory with descriptors (VMM), as on some virtual GPUs
+//   FAKE_P2P            faults of writes into another device's memory, such as wrong:0>1,never:1>0 (see below)
 //   FAKE_CUDA_RESIDENT  how many blocks of any kernel each of the four multiprocessors runs at once (32)
 // As with the real driver, a call that may not be made while a stream is captured invalidates the capture.
 //
@@ -16,6 +17,7 @@
 #include <elf.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -25,7 +27,7 @@
 #include <unistd.h>
 
 typedef int result;
-enum { OK = 0, INVALID = 1, OOM = 2, NOT_INIT = 3, NO_DEVICE = 100, BAD_DEVICE = 101, BAD_CONTEXT = 201, BAD_HANDLE = 400,
+enum { OK = 0, INVALID = 1, OOM = 2, NOT_INIT = 3, NO_DEVICE = 100, BAD_DEVICE = 101, BAD_CONTEXT = 201, NO_PEER = 217, BAD_HANDLE = 400,
 	NOT_FOUND = 500, NOT_READY = 600, UNSUPPORTED = 801, CAPTURE_UNSUPPORTED = 900, CAPTURE_INVALIDATED = 901,
 	NOT_CAPTURING = 902, CAPTURE_ISOLATION = 905 };
 
@@ -47,6 +49,7 @@ typedef struct op {
 	void (*fn)(void *);
 	event *event;
 	uint64_t number; // of the record that a wait is for
+	int device; // of the stream
 	kernel *kernel;
 	void **arguments;
 	struct graph *graph;
@@ -109,7 +112,24 @@ result cuDeviceGetName(char *s, int n, int d) { snprintf(s, n, "Fake GPU %d", d)
 result cuDeviceGetUuid_v2(unsigned char *u, int d) { memset(u, 0xfa, 16); u[0] = d; return OK; }
 result cuDeviceGetPCIBusId(char *s, int n, int d) { snprintf(s, n, "0000:%02X:00.0", 0x10 + d); return OK; }
 result cuDeviceGetAttribute(int *v, int a, int d) { (void)d; *v = a == 75 ? 9 : a == 16 ? 4 : 0; return OK; }
-result cuDeviceCanAccessPeer(int *can, int a, int b) { *can = a != b; return OK; }
+
+// The faults of FAKE_P2P, from the device that writes to the one whose memory it is:
+//   refuse  the driver says that there is no peer-to-peer access
+//   map     the memory cannot be mapped
+//   wrong   a byte arrives wrong
+//   never   the last 8 bytes never arrive
+//   hang    the write never ends
+//   exit    the writing process ends
+static int p2p_fault(const char *kind, int from, int to) {
+	char wanted[64];
+	const char *all = getenv("FAKE_P2P");
+	snprintf(wanted, sizeof wanted, "%s:%d>%d", kind, from, to);
+	for (size_t n = strlen(wanted); all && (all = strstr(all, wanted)); all++)
+		if (all[n] == 0 || all[n] == ',') return 1;
+	return 0;
+}
+result cuDeviceCanAccessPeer(int *can, int a, int b) { *can = a != b && !p2p_fault("refuse", a, b); return OK; }
+result cuDeviceGetP2PAttribute(int *v, int attribute, int a, int b) { *v = attribute == 2 && a != b && !p2p_fault("refuse", a, b); return OK; }
 result cuGetErrorName(int e, const char **s) {
 	switch (e) {
 	case INVALID: *s = "CUDA_ERROR_INVALID_VALUE"; return OK;
@@ -118,6 +138,7 @@ result cuGetErrorName(int e, const char **s) {
 	case BAD_CONTEXT: *s = "CUDA_ERROR_INVALID_CONTEXT"; return OK;
 	case NOT_FOUND: *s = "CUDA_ERROR_NOT_FOUND"; return OK;
 	case 700: *s = "CUDA_ERROR_ILLEGAL_ADDRESS"; return OK;
+	case NO_PEER: *s = "CUDA_ERROR_PEER_ACCESS_UNSUPPORTED"; return OK;
 	case UNSUPPORTED: *s = "CUDA_ERROR_NOT_SUPPORTED"; return OK;
 	case CAPTURE_UNSUPPORTED: *s = "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED"; return OK;
 	case CAPTURE_INVALIDATED: *s = "CUDA_ERROR_STREAM_CAPTURE_INVALIDATED"; return OK;
@@ -153,9 +174,11 @@ result cuMemGetInfo_v2(size_t *f, size_t *t) {
 
 static result broken(void) { return __atomic_load_n(&sticky, __ATOMIC_SEQ_CST); }
 
-// file is memory that other processes can be given.
-static int file(size_t n) {
-	int fd = memfd_create("fake-cuda", MFD_CLOEXEC);
+// file is memory that other processes can be given. Its name holds the device.
+static int file(int device, size_t n) {
+	char name[32];
+	snprintf(name, sizeof name, "fake-cuda-%d", device);
+	int fd = memfd_create(name, MFD_CLOEXEC);
 	if (fd >= 0 && ftruncate(fd, n)) { close(fd); fd = -1; }
 	return fd;
 }
@@ -171,7 +194,7 @@ static result take(void **p, size_t n, int host) {
 	if (!n) return INVALID;
 	pthread_mutex_lock(&lock);
 	if (!host && used[current->device] + n > memory) { pthread_mutex_unlock(&lock); return OOM; }
-	int fd = file(pages(n));
+	int fd = file(current->device, pages(n));
 	char *start = fd < 0 ? 0 : map(0, pages(n), fd);
 	if (!start) { pthread_mutex_unlock(&lock); return OOM; }
 	block *b = malloc(sizeof *b);
@@ -251,14 +274,15 @@ typedef struct handle { int fd; size_t n; } handle;
 enum { GRANULARITY = 1 << 16 };
 static int no_blocks(void) { return number("FAKE_CUDA_NO_BLOCKS", 0); }
 result cuMemGetAllocationGranularity(size_t *n, void *prop, int o) { (void)prop; (void)o; *n = GRANULARITY; return no_blocks() ? UNSUPPORTED : OK; }
-result cuMemCreate(handle **h, size_t n, void *prop, uint64_t f) {
-	(void)prop; (void)f;
+typedef struct prop { unsigned kind, handles, location; int device; } prop;
+result cuMemCreate(handle **h, size_t n, const prop *prop, uint64_t f) {
+	(void)f;
 	if (no_blocks()) return UNSUPPORTED;
 	if (broken()) return broken();
 	if (!n || n % GRANULARITY) return INVALID;
 	if (n > memory) return OOM;
 	*h = malloc(sizeof **h);
-	**h = (handle){file(n), n};
+	**h = (handle){file(prop->device, n), n};
 	return (*h)->fd < 0 ? OOM : OK;
 }
 result cuMemRelease(handle *h) { close(h->fd); free(h); return OK; }
@@ -281,9 +305,23 @@ result cuMemAddressReserve(void **p, size_t n, size_t align, void *at, uint64_t 
 	return *p == MAP_FAILED ? OOM : OK;
 }
 result cuMemAddressFree(void *p, size_t n) { return munmap(p, n) ? INVALID : OK; }
-result cuMemMap(void *p, size_t n, size_t offset, handle *h, uint64_t f) { (void)f; return !offset && n <= h->n && map(p, n, h->fd) ? OK : INVALID; }
-result cuMemUnmap(void *p, size_t n) { return mmap(p, n, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == MAP_FAILED ? INVALID : OK; }
-result cuMemSetAccess(void *p, size_t n, void *access, size_t count) { (void)p; (void)n; (void)access; (void)count; return OK; }
+static void p2p_map(char *p, size_t n, int fd);
+static void p2p_unmap(char *p);
+result cuMemMap(void *p, size_t n, size_t offset, handle *h, uint64_t f) {
+	(void)f;
+	if (offset || n > h->n || !map(p, n, h->fd)) return INVALID;
+	p2p_map(p, n, h->fd);
+	return OK;
+}
+result cuMemUnmap(void *p, size_t n) { p2p_unmap(p); return mmap(p, n, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == MAP_FAILED ? INVALID : OK; }
+static int owner(const char *p);
+typedef struct may { unsigned location; int device; unsigned flags; } may;
+result cuMemSetAccess(void *p, size_t n, const may *a, size_t count) {
+	(void)n;
+	for (size_t i = 0; i < count; i++)
+		if (p2p_fault("map", a[i].device, owner(p))) return NO_PEER;
+	return OK;
+}
 
 // CUDA IPC.
 typedef struct ipc { union { char bytes[64]; struct { int pid, fd; size_t n; } of; } u; } ipc;
@@ -309,17 +347,20 @@ result cuIpcOpenMemHandle_v2(void **p, ipc h, unsigned f) {
 result cuIpcCloseMemHandle(void *p) { (void)p; return OK; } // its size is not known
 
 static void run_graph(graph *g);
+static void p2p_copy(int device, void *dst, const void *src, size_t n);
+static __thread int working; // the device whose stream this thread works for
 
 // perform does an operation outside the lock.
 static void perform(op *o) {
 	switch (o->kind) {
 	case LAUNCH: {
+		working = o->device;
 		int r = broken() ? 0 : o->kernel->run(o->arguments);
 		if (r) __atomic_store_n(&sticky, r, __ATOMIC_SEQ_CST);
 		break;
 	}
 	case GRAPH: run_graph(o->graph); break;
-	case COPY: memcpy(o->dst, o->src, o->n); break;
+	case COPY: p2p_copy(o->device, o->dst, o->src, o->n); break;
 	case FILL: memset(o->dst, (int)(intptr_t)o->src, o->n); break;
 	case HOST: case KERNEL: if (o->fn) o->fn(o->src); break;
 	case RECORD:
@@ -469,7 +510,7 @@ static result enqueue(stream *handle, op o) {
 	pthread_mutex_lock(&lock);
 	stream *s = find(handle);
 	result r = s ? s->status == 2 ? CAPTURE_INVALIDATED : OK : BAD_CONTEXT;
-	if (!r) r = append(s, &o);
+	if (!r) { o.device = s->context->device; r = append(s, &o); }
 	pthread_mutex_unlock(&lock);
 	return r;
 }
@@ -679,10 +720,14 @@ result cuModuleUnload(module *m) {
 	if (m != &text) { dlclose(m->library); close(m->fd); free(m); }
 	return OK;
 }
+typedef struct built_in { const char *name; kernel kernel; } built_in;
+static built_in p2p_kernels[4];
 result cuModuleGetFunction(kernel **f, module *m, const char *name) {
 	static kernel nothing;
 	if (!name) return INVALID;
 	*f = &nothing;
+	for (int i = 0; m == &text && p2p_kernels[i].name; i++)
+		if (!strcmp(p2p_kernels[i].name, name)) *f = &p2p_kernels[i].kernel;
 	if (m == &text) return OK;
 	char sizes[256];
 	snprintf(sizes, sizeof sizes, "%s_params", name);
@@ -716,3 +761,92 @@ result cuLaunchKernel(kernel *f, unsigned gx, unsigned gy, unsigned gz, unsigned
 	}
 	return enqueue(s, (op){.kind = LAUNCH, .kernel = f, .arguments = copy});
 }
+
+// Whose memory an address is, where processes share it: mappings by the device in their file's name.
+typedef struct mapped { char *start; size_t n; int owner; struct mapped *next; } mapped;
+static mapped *mappings;
+static void p2p_map(char *p, size_t n, int fd) {
+	char link[64], target[64] = {0};
+	int device;
+	snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+	if (readlink(link, target, sizeof target - 1) < 0 || sscanf(target, "/memfd:fake-cuda-%d", &device) != 1) return;
+	pthread_mutex_lock(&lock);
+	mapped *m = malloc(sizeof *m);
+	*m = (mapped){p, n, device, mappings};
+	mappings = m;
+	pthread_mutex_unlock(&lock);
+}
+static void p2p_unmap(char *p) {
+	pthread_mutex_lock(&lock);
+	for (mapped **m = &mappings; *m; m = &(*m)->next)
+		if ((*m)->start == p) { mapped *gone = *m; *m = gone->next; free(gone); break; }
+	pthread_mutex_unlock(&lock);
+}
+// owner is the device whose memory an address is, or -1 for memory of this process alone.
+static int owner(const char *p) {
+	int device = -1;
+	pthread_mutex_lock(&lock);
+	for (mapped *m = mappings; m; m = m->next)
+		if (p >= m->start && p < m->start + m->n) device = m->owner;
+	pthread_mutex_unlock(&lock);
+	return device;
+}
+
+// p2p_begin does what may go wrong before a write of one device into the memory of another; it returns whose memory it is.
+static int p2p_begin(int device, const void *dst) {
+	int to = owner(dst);
+	if (to >= 0 && p2p_fault("exit", device, to)) { fprintf(stderr, "the fake device %d ends its process\n", device); _exit(9); }
+	while (to >= 0 && p2p_fault("hang", device, to)) pause();
+	return to;
+}
+static void p2p_copy(int device, void *dst, const void *src, size_t n) {
+	int to = p2p_begin(device, dst);
+	if (to >= 0 && n == 8 && p2p_fault("never", device, to)) return;
+	memcpy(dst, src, n);
+	if (to >= 0 && n > 8 && p2p_fault("wrong", device, to)) ((char *)dst)[n / 2] ^= 0x10;
+}
+
+// What the kernels of engine/p2p do. Their arguments are as there.
+static uint64_t p2p_word(uint64_t seed, uint64_t i) {
+	uint64_t x = seed + (i + 1) * 0x9e3779b97f4a7c15ull;
+	x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9ull;
+	x = (x ^ (x >> 27)) * 0x94d049bb133111ebull;
+	return x ^ (x >> 31);
+}
+static uint64_t p2p_await(uint64_t *p, uint64_t mask, uint64_t flag, uint32_t *host) {
+	uint64_t v;
+	while (((v = __atomic_load_n(p, __ATOMIC_ACQUIRE)) & mask) != flag && !__atomic_load_n(host, __ATOMIC_ACQUIRE)) sched_yield();
+	return v;
+}
+#define ARGUMENT(i) (*(uint64_t *)a[i])
+static int p2p_push(void **a) {
+	uint64_t *to = (void *)ARGUMENT(0), words = ARGUMENT(1);
+	int owner = p2p_begin(working, to), wrong = p2p_fault("wrong", working, owner), never = p2p_fault("never", working, owner);
+	for (uint64_t i = 0; i < words - never; i++)
+		__atomic_store_n(to + i, ARGUMENT(3) << 32 | ((uint32_t)p2p_word(ARGUMENT(2), i) ^ (wrong && i == words / 2 ? 0x10 : 0)), __ATOMIC_RELAXED);
+	return 0;
+}
+static int p2p_pull(void **a) {
+	uint64_t *at = (void *)ARGUMENT(0), flag = ARGUMENT(3);
+	uint32_t *report = (void *)ARGUMENT(5), *host = (void *)ARGUMENT(6);
+	__atomic_store_n(host + 1, 1, __ATOMIC_RELEASE);
+	for (uint64_t i = 0; i < ARGUMENT(1); i++) {
+		uint64_t v = p2p_await(at + i, ~0ull << 32, flag << 32, host);
+		if (v >> 32 != flag) report[0]++;
+		else if ((uint32_t)v != (uint32_t)p2p_word(ARGUMENT(2), i)) report[1]++;
+	}
+	return 0;
+}
+static int p2p_check(void **a) {
+	uint64_t *at = (void *)ARGUMENT(0);
+	uint32_t *report = (void *)ARGUMENT(5), *host = (void *)ARGUMENT(6);
+	__atomic_store_n(host + 1, 1, __ATOMIC_RELEASE);
+	if (p2p_await((void *)ARGUMENT(7), ~0ull, ARGUMENT(3), host) != ARGUMENT(3)) report[0]++;
+	else
+		for (uint64_t i = 0; i < ARGUMENT(1); i++) report[1] += at[i] != p2p_word(ARGUMENT(2), i);
+	return 0;
+}
+#define WORDS {8, 8, 8, 8, 8, 8, 8, 8}
+static built_in p2p_kernels[4] = {
+	{"weir_p2p_push", {p2p_push, 4, WORDS}}, {"weir_p2p_pull", {p2p_pull, 7, WORDS}}, {"weir_p2p_check", {p2p_check, 8, WORDS}},
+};
