@@ -220,11 +220,6 @@ func (tr *trial) verdict(steps []step) {
 	}
 }
 
-func backends() []backend.Backend {
-	own := shared{&settings{}}
-	return []backend.Backend{oneShot{own}, twoShot{own}, hostStaged{own}}
-}
-
 // TestGPUEdges: every type, many world sizes, sizes at all edges of the launch table, odd counts and misaligned buffers, in
 // place and not, blocks that dawdle before they enter and between push and poll, a sequence that wraps.
 func TestGPUEdges(t *testing.T) {

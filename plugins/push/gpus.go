@@ -22,7 +22,7 @@ func types() []collective.DataType {
 
 // onGPUs is what every backend requires. The kernels add in rank order, so that the bits are always the same. The PTX is of
 // version 7.0, which drivers from CUDA 11.0 on take.
-func onGPUs(windows []backend.Window) backend.Requirements {
+func onGPUs(rows []row) backend.Requirements {
 	return backend.Requirements{
 		WorldSizes:    []backend.Span{{Min: 2, Max: maxWorld}},
 		Memories:      []collective.Memory{collective.CUDA},
@@ -33,7 +33,7 @@ func onGPUs(windows []backend.Window) backend.Requirements {
 		Vendors:       []string{"nvidia"},
 		Capabilities:  []string{"8.0+"},
 		Driver:        "450",
-		Windows:       windows,
+		Windows:       lo.Map(rows, func(r row, _ int) backend.Window { return r.window() }),
 		InFlight:      1,
 		Deterministic: true,
 	}
@@ -41,23 +41,8 @@ func onGPUs(windows []backend.Window) backend.Requirements {
 
 const minDriver = "11.0"
 
-// settings are the plugin's part of the configuration.
-type settings struct {
-	EverySize bool `json:"every_size"` // every backend accepts every size that it has a buffer for, to measure where one gets better
-}
-
 // shared is what all backends have in common.
-type shared struct{ settings *settings }
-
-func (s shared) everySize() bool { return s.settings != nil && s.settings.EverySize }
-
-// windows are a backend's table as requirements.
-func (s shared) windows(rows []row, most int64) []backend.Window {
-	if s.everySize() {
-		return []backend.Window{{Range: backend.Range{Min: 1, Max: most}, Unmeasured: true}}
-	}
-	return lo.Map(rows, func(r row, _ int) backend.Window { return r.window() })
-}
+type shared struct{}
 
 // accept serves the windows of the requirements: there is nothing else that the answer depends on.
 func accept(info backend.Info, req backend.Request) (backend.Verdict, error) {

@@ -13,8 +13,8 @@ import (
 type hostStaged struct{ shared }
 
 // Info is in windows.go but for the words.
-func (h hostStaged) Info() backend.Info {
-	q := onGPUs(h.windows(hostStagedRows, hostTwoShotKernel.most))
+func (hostStaged) Info() backend.Info {
+	q := onGPUs(hostStagedRows)
 	q.P2P = topology.P2PNone
 	return backend.Info{
 		Name:         "hoststaged",

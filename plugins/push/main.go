@@ -9,12 +9,12 @@ import (
 	"github.com/weir-project/weir/sdk/plugin"
 )
 
+func backends() []backend.Backend { return []backend.Backend{oneShot{}, twoShot{}, hostStaged{}} }
+
 func main() {
-	own := shared{&settings{}}
 	os.Exit(plugin.Serve(plugin.Plugin{
-		Name:      "push",
-		Version:   "0.1.0",
-		Backends:  []backend.Backend{oneShot{own}, twoShot{own}, hostStaged{own}},
-		Configure: func(s plugin.Settings) error { return s.Decode(own.settings) },
+		Name:     "push",
+		Version:  "0.1.0",
+		Backends: backends(),
 	}))
 }

@@ -11,13 +11,13 @@ import (
 type oneShot struct{ shared }
 
 // Info is in windows.go but for the words.
-func (o oneShot) Info() backend.Info {
+func (oneShot) Info() backend.Info {
 	return backend.Info{
 		Name:         "oneshot",
 		Description:  "GPUs of one host that reach each other: every rank sends its message to all, small messages",
 		Kind:         plan.KernelKind,
 		Priority:     130, // before twoshot, which serves what is too large for it
-		Requirements: onGPUs(o.windows(oneShotRows, oneShotKernel.most)),
+		Requirements: onGPUs(oneShotRows),
 	}
 }
 

@@ -114,14 +114,6 @@ func TestCallIsTheHeaders(t *testing.T) {
 	}
 }
 
-// TestEverySize: the setting opens all that there is a buffer for.
-func TestEverySize(t *testing.T) {
-	o := oneShot{shared{&settings{EverySize: true}}}
-	if got := o.Info().Requirements.Windows; len(got) != 1 || got[0].Range.Max != oneShotKernel.most {
-		t.Errorf("windows %+v", got)
-	}
-}
-
 // TestPTXBelongsToSource: nobody changed a kernel, the header or the compiler's flags without building again.
 func TestPTXBelongsToSource(t *testing.T) {
 	for _, b := range backends() {

@@ -12,13 +12,13 @@ import (
 type twoShot struct{ shared }
 
 // Info is in windows.go but for the words.
-func (s twoShot) Info() backend.Info {
+func (twoShot) Info() backend.Info {
 	return backend.Info{
 		Name:         "twoshot",
 		Description:  "GPUs of one host that reach each other: every rank adds up one part of the message, larger messages",
 		Kind:         plan.KernelKind,
 		Priority:     120,
-		Requirements: onGPUs(s.windows(twoShotRows, twoShotKernel.most)),
+		Requirements: onGPUs(twoShotRows),
 	}
 }
 

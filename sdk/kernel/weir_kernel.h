@@ -4,7 +4,8 @@
  * Launches of a rank follow each other in stream order. The kernel must
  *
  *   - take part even if count is 0;
- *   - push data into the peers' buffers rather than read from them: reads over PCIe have been seen never to complete;
+ *   - push data into the peers' buffers rather than read from them: reads of a peer's device memory over PCIe have been
+ *     seen never to complete (buffers in host memory may be read);
  *   - never trust data that does not come, in one 8-byte store, with the flag of this call: the low 20 bits of the
  *     sequence above the 12 of the hash, which is never 0;
  *   - read control->sequence in every block on entry and have the last block out advance it by one;
