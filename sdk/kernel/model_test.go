@@ -52,6 +52,7 @@ const (
 	ticketChecked    rule = "no more blocks enter than the grid has"
 	emptyTakesPart   rule = "a call of no elements takes part"
 	storesEnd        rule = "stores are visible when the next launch begins"
+	resetFirst       rule = "entered and left are reset before busy is free"
 	onePacket        rule = "data and flag come in one store"
 	waitsForAll      rule = "every rank waits for every rank"
 	hashDisagreement rule = "ranks that disagree have different hashes"

@@ -82,6 +82,7 @@ func TestProtocolNeedsItsRules(t *testing.T) {
 		"the first block out advances":  world(2, large, large).with(breaks(lastAdvances)).with(lazily),
 		"busy is freed too early":       world(2, small, small).with(breaks(oneStore)).with(streams),
 		"one id, tickets not checked":   world(2, small, small).with(breaks(ticketChecked)).with(streams).with(oneID),
+		"counters are reset too late":   world(2, wide, small).with(breaks(resetFirst)).with(streams),
 		"busy is not taken":             world(2, small, small).with(breaks(busyTaken)).with(streams),
 		"an empty call takes no part":   world(2, small, empty, small).with(breaks(emptyTakesPart)).with(lazily),
 		"stores outlive their launch":   world(2, large, small, small, small, large).with(breaks(storesEnd)).with(lazily),

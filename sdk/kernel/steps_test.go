@@ -112,6 +112,9 @@ func (m *model) blockSteps(s *state, rank, c, b int) []step {
 		return one("leaves", func(to *state) string { return m.leave(to, rank, c, b) })
 	case lastOut:
 		return m.each(at, m.exits(), func(e entry) []step {
+			if e == advance && m.broken != resetFirst && at.got&byte(resetEntered|resetLeft) != byte(resetEntered|resetLeft) {
+				return nil
+			}
 			return one("leaves last: "+entryNames[e], func(to *state) string { m.exit(to, rank, c, b, e); return "" })
 		})
 	}
