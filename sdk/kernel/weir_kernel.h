@@ -26,10 +26,10 @@ typedef unsigned long long weir_u64;
  * all functions, types and sizes of a plan share it. */
 typedef struct weir_control {
   weir_u32 sequence; /* of the call to come; wraps through 0. Its lowest bit chooses between two inboxes */
+  weir_u32 busy;     /* id of the launch that runs; 0 for none. Read and written with sequence, as one 64-bit word */
   weir_u32 entered;  /* blocks of the present launch that have begun */
-  weir_u32 left;     /* blocks of the present launch that are done */
-  weir_u32 busy;     /* id of the launch that runs; 0 for none */
-  weir_u32 dead;     /* not 0: the plan has been aborted and every launch leaves at once */
+  weir_u32 left;     /* blocks of the present launch that are done; from bit 17 on, whether one has set slow */
+  weir_u32 dead;     /* not 0: the plan was aborted or has a fault, and every launch leaves at once */
   weir_u32 slow;     /* not 0: a block of the present launch has written status->waiting */
   weir_u32 unused[26];
 } weir_control;
@@ -68,4 +68,153 @@ typedef struct weir_call {
   void *buffers[WEIR_MAX_RANKS]; /* by rank, as this rank reaches them; zero when prepared. The rank's own among them */
 } weir_call;
 
+#if defined(__CUDACC__) || defined(__CUDA__) /* nvcc; clang, with or without CUDA's headers */
+
+/* The protocol, ready to use. A kernel calls weir_begin once in every block, pushes with weir_put, polls with weir_get and
+ * weir_wait, clears what weir_stale names, and calls weir_end once in every block. All threads of a block must come to
+ * weir_begin and weir_end.
+ *
+ * Entry. Thread 0 of each block issues three operations that need no order among them:
+ *   ticket = atomic add of 1 to entered
+ *   word   = atomic or of id << 32 to the 64-bit word of sequence (lower half) and busy (upper half)
+ *   dead   = load
+ * A launch that overlaps another of the same rank finds either busy of another id or, if it has the same id (a graph that
+ * runs twice at once), a ticket beyond its grid. It reports IN_FLIGHT, kills the plan and leaves without having pushed.
+ *
+ * Exit. When all threads of a block are done its thread 0 adds 1 to left. The last block out resets entered and left, and
+ * then writes sequence + 1 and busy = 0 in one 64-bit store: no block can see busy free with the old sequence. Stream order
+ * makes this visible to the rank's next launch.
+ *
+ * Two inboxes, by the parity of the sequence, are enough if a launch ends only when data of every rank of this call has
+ * come (by way of other ranks is enough): who pushes for call s has ended s - 1, so all ranks have begun s - 1, so in stream
+ * order all have ended s - 2, which was the last to read the inbox that s writes. */
+
+#if defined(__CUDACC__)
+#define WEIR_MEMBER __device__ __forceinline__
+#define WEIR_GLOBAL extern "C" __global__
+#define WEIR_BOUNDS(threads) __launch_bounds__(threads)
+#define WEIR_SHARED __shared__
+#else
+#define WEIR_MEMBER __attribute__((device, always_inline)) inline
+#define WEIR_GLOBAL extern "C" __attribute__((global))
+#define WEIR_BOUNDS(threads) __attribute__((launch_bounds(threads)))
+#define WEIR_SHARED __attribute__((shared))
+#endif
+#define WEIR_DEVICE static WEIR_MEMBER
+
+/* Where a thread stands, in the x dimension, which is the only one that launches have. */
+WEIR_DEVICE weir_u32 weir_thread() { weir_u32 v; asm("mov.u32 %0, %%tid.x;" : "=r"(v)); return v; }
+WEIR_DEVICE weir_u32 weir_threads() { weir_u32 v; asm("mov.u32 %0, %%ntid.x;" : "=r"(v)); return v; }
+WEIR_DEVICE weir_u32 weir_block() { weir_u32 v; asm("mov.u32 %0, %%ctaid.x;" : "=r"(v)); return v; }
+WEIR_DEVICE weir_u32 weir_blocks() { weir_u32 v; asm("mov.u32 %0, %%nctaid.x;" : "=r"(v)); return v; }
+
+#define WEIR_SLOW_BIT 17 /* of left: a grid has at most 65536 blocks */
+
+/* Of a block: sequence, whether to leave, and what it adds to left. */
+static WEIR_SHARED weir_u32 weir_said[3];
+
+WEIR_DEVICE void weir_die(const weir_call &call) {
+  asm volatile("st.relaxed.gpu.global.u32 [%0], 1;" ::"l"(&call.control->dead) : "memory");
+}
+
+/* Enters. fits: count is no more than buffer and grid are made for. False: fill what the block would write with NaN and
+ * return from the kernel, without weir_end. sequence and flag are those of the call. */
+WEIR_DEVICE bool weir_begin(const weir_call &call, bool fits, weir_u32 &sequence, weir_u32 &flag) {
+  if (weir_thread() == 0) {
+    weir_u32 ticket, dead;
+    weir_u64 word;
+    asm volatile("atom.relaxed.gpu.global.or.b64 %0, [%1], %2;"
+                 : "=l"(word) : "l"(&call.control->sequence), "l"((weir_u64)call.id << 32) : "memory");
+    asm volatile("atom.relaxed.gpu.global.add.u32 %0, [%1], 1;" : "=r"(ticket) : "l"(&call.control->entered) : "memory");
+    asm volatile("ld.relaxed.gpu.global.u32 %0, [%1];" : "=r"(dead) : "l"(&call.control->dead) : "memory");
+    weir_u32 busy = (weir_u32)(word >> 32), fault = WEIR_FAULT_NONE;
+    if (call.version != WEIR_KERNEL_VERSION) fault = WEIR_FAULT_VERSION;
+    else if (ticket >= weir_blocks() || (busy != 0 && busy != call.id)) fault = WEIR_FAULT_IN_FLIGHT;
+    else if (!fits) fault = WEIR_FAULT_SIZE;
+    if (fault && !dead) {
+      weir_die(call);
+      if (call.status->fault == WEIR_FAULT_NONE) call.status->fault = fault;
+    }
+    weir_said[0] = (weir_u32)word;
+    weir_said[1] = dead | fault;
+    weir_said[2] = 1;
+  }
+  __syncthreads();
+  sequence = weir_said[0];
+  flag = sequence << 12 | call.hash;
+  return weir_said[1] == 0;
+}
+
+/* Leaves. */
+WEIR_DEVICE void weir_end(const weir_call &call, weir_u32 sequence) {
+  __syncthreads();
+  if (weir_thread() != 0) return;
+  weir_u32 before, own = weir_said[2];
+  asm volatile("atom.relaxed.gpu.global.add.u32 %0, [%1], %2;" : "=r"(before) : "l"(&call.control->left), "r"(own) : "memory");
+  weir_u32 now = before + own;
+  if ((now & ((1u << WEIR_SLOW_BIT) - 1)) != weir_blocks()) return;
+  if (now >> WEIR_SLOW_BIT) {
+    call.status->waiting = 0;
+    call.control->slow = 0;
+  }
+  asm volatile("st.relaxed.gpu.global.u32 [%0], 0;" ::"l"(&call.control->entered) : "memory");
+  asm volatile("st.relaxed.gpu.global.u32 [%0], 0;" ::"l"(&call.control->left) : "memory");
+  asm volatile("st.relaxed.gpu.global.b64 [%0], %1;" ::"l"(&call.control->sequence), "l"((weir_u64)(sequence + 1)) : "memory");
+}
+
+/* Two packets: 8 bytes of data as the inbox holds them, 4 with each flag. */
+typedef struct weir_packets {
+  weir_u64 first, second;
+} weir_packets;
+
+/* Pushes 8 bytes into 16 of an inbox, which begin at a multiple of 16. The two packets may come at different times: a vector
+ * access is as many accesses as it has elements, each whole. */
+WEIR_DEVICE void weir_put(void *slot, weir_u32 first, weir_u32 second, weir_u32 flag) {
+  weir_u64 high = (weir_u64)flag << 32;
+  asm volatile("st.relaxed.sys.global.v2.b64 [%0], {%1, %2};" ::"l"(slot), "l"(high | first), "l"(high | second) : "memory");
+}
+
+/* What 16 bytes of an inbox hold now. */
+WEIR_DEVICE weir_packets weir_get(const void *slot) {
+  weir_packets p;
+  asm volatile("ld.relaxed.sys.global.v2.b64 {%0, %1}, [%2];" : "=l"(p.first), "=l"(p.second) : "l"(slot) : "memory");
+  return p;
+}
+
+/* Whether both packets are of this call. */
+WEIR_DEVICE bool weir_came(const weir_packets &p, weir_u32 flag) {
+  return (weir_u32)(p.first >> 32) == flag && (weir_u32)(p.second >> 32) == flag;
+}
+
+/* To be called after every look at an inbox in which something of the peer was missing. spins is the thread's own and begins
+ * as 0. False: leave. */
+WEIR_DEVICE bool weir_wait(const weir_call &call, weir_u32 sequence, weir_u32 peer, weir_u32 &spins) {
+  if ((++spins & 1023) != 0) return true;
+  weir_u32 others;
+  asm volatile("atom.relaxed.gpu.global.exch.b32 %0, [%1], 1;" : "=r"(others) : "l"(&call.control->slow) : "memory");
+  if (others == 0) weir_said[2] = 1 | 1u << WEIR_SLOW_BIT; /* this block tells the last one out to take it back */
+  call.status->waiting = (weir_u64)sequence << 32 | (peer + 1);
+  if (call.status->abort == 0) return true;
+  weir_die(call);
+  return false;
+}
+
+/* Names a window of an inbox of `units` parts: those in it that the call does not use must be cleared, whatever kernel of the
+ * plan runs, so that no flag is ever as old as 2^20 calls. The windows go round: they are a power of two and at most 2^17, and
+ * all calls of one parity with the same (sequence >> 1) modulo that number have the same one. So within any 2^18 calls each
+ * part is once in the window of a call of its parity, which either has it written anew or clears it: at call s it holds 0 or
+ * a flag of one of the last 2^18 calls, so never by chance the one that s has, last used 2^20 calls ago. Clearing meets no
+ * writer: who pushes into the same inbox next has ended the call after this one. units is 1 to 2^31. */
+WEIR_DEVICE void weir_stale(weir_u32 sequence, weir_u32 units, weir_u32 &begin, weir_u32 &end) {
+  weir_u32 zeros;
+  asm("clz.b32 %0, %1;" : "=r"(zeros) : "r"(units - 1));
+  weir_u32 bits = 32 - zeros; /* units is at most 2 to the power of this */
+  weir_u32 width = bits > 22 ? bits - 17 : 5;
+  weir_u32 window = (sequence >> 1) & (bits > width ? (1u << (bits - width)) - 1 : 0);
+  begin = window << width;
+  end = begin + (1u << width);
+  if (end > units) end = units;
+}
+
+#endif
 #endif

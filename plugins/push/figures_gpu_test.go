@@ -1,0 +1,145 @@
+package main
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"testing"
+
+	"github.com/samber/lo"
+
+	"github.com/weir-project/weir/core/collective"
+	"github.com/weir-project/weir/sdk/native/cuda"
+)
+
+const (
+	chain  = 122 // all-reduces of a verify pass
+	passes = 60
+
+	mostMilliseconds = 200 // for one figure
+)
+
+// perNode is the median time of a node of a graph of `chain` nodes a rank, in microseconds.
+func (g *gpu) perNode(x cuda.GraphExec) float64 {
+	g.t.Helper()
+	begin, end := must(g.NewEvent(true))(g.t), must(g.NewEvent(true))(g.t)
+	var all []float64
+	spent := float32(0)
+	for i := 0; i < passes && (i < 5 || spent < mostMilliseconds); i++ {
+		g.check(g.Record(begin, g.main), g.Launch(x, g.main), g.Record(end, g.main), g.SynchronizeEvent(end))
+		ms := must(g.Elapsed(begin, end))(g.t)
+		if spent += ms; i >= 2 {
+			all = append(all, float64(ms)*1000/chain)
+		}
+	}
+	slices.Sort(all)
+	return all[len(all)/2]
+}
+
+// chained is the time of one all-reduce of bfloat16 in a chain of them.
+func (tr *trial) chained(source, define, function string, s shape, bytes int64) float64 {
+	tr.t.Helper()
+	f := tr.gpu.function(source, define, function)
+	if !tr.fitsAtOnce(f, s.grid, s.block) {
+		return 0
+	}
+	return tr.perNode(tr.capture(func(r *rank) {
+		for range chain {
+			in := tr.arena[r.rank]
+			launch(tr.gpu, f, s.grid, s.block, r.stream, tr.call(r, collective.BFloat16, bytes/2, in, in+cuda.Pointer(tr.most+256)))
+		}
+	}, nil))
+}
+
+// TestGPUShapes tries shapes for the sizes of a verify pass: WEIR_PUSH_SHAPES=1.
+func TestGPUShapes(t *testing.T) {
+	if os.Getenv("WEIR_PUSH_SHAPES") == "" {
+		t.Skip("set WEIR_PUSH_SHAPES=1 to try shapes")
+	}
+	g := openGPU(t)
+	const world = 8
+	for _, b := range backends() {
+		tr := newTrial(g, b, "", world)
+		names := []string{b.Info().Name}
+		if names[0] == "hoststaged" {
+			names = []string{"hoststaged_oneshot", "hoststaged_twoshot"}
+		}
+		for _, name := range names {
+			for _, kib := range []int64{1, 14, 28, 56, 84, 224, 448, 1024, 4096} {
+				if kib<<10 > tr.most || name == "hoststaged_oneshot" && kib > 448 {
+					continue
+				}
+				units := kib << 10 / unitBytes
+				if name != "oneshot" && name != "hoststaged_oneshot" {
+					units = ceil(units, world)
+				}
+				line := fmt.Sprintf("%-20s %5d KiB:", name, kib)
+				for _, block := range []int64{32, 64, 128, 256, 512} {
+					for _, each := range []int64{1, 2, 4} {
+						s := shape{int(ceil(units, block*each)), int(block)}
+						if us := tr.chained(tr.source, "", name+"_bfloat16_8", s, kib<<10); us > 0 {
+							line += fmt.Sprintf(" %d×%d %.1f", s.grid, s.block, us)
+						}
+					}
+				}
+				fmt.Println(line)
+			}
+		}
+		tr.verdict([]step{{}})
+	}
+}
+
+// floor is what an all-reduce cannot be faster than here: its parts.
+type floor struct{ empty, shape, pingpong float64 }
+
+// sum: the chain with the same loads and stores but without waiting, and a flag's way for each phase.
+func (f floor) sum(phases float64) float64 { return f.shape + phases*f.pingpong }
+
+// TestGPUFigures prints the table of docs/kernels.md: WEIR_PUSH_FIGURES=1.
+func TestGPUFigures(t *testing.T) {
+	if os.Getenv("WEIR_PUSH_FIGURES") == "" {
+		t.Skip("set WEIR_PUSH_FIGURES=1 to measure")
+	}
+	g := openGPU(t)
+	const world = 8
+	one, two, host := newTrial(g, backends()[0], "", world), newTrial(g, backends()[1], "", world), newTrial(g, backends()[2], "", world)
+	empty := g.perNode(one.capture(func(r *rank) {
+		for range chain {
+			launch(g, g.function("testdata/check.cu", "", "empty"), 1, 32, r.stream, task{})
+		}
+	}, nil))
+	way := func(at cuda.Pointer) float64 {
+		const rounds = 10000
+		begin, end := must(g.NewEvent(true))(t), must(g.NewEvent(true))(t)
+		g.check(g.Record(begin, g.main))
+		launch(g, g.function("testdata/check.cu", "", "pingpong"), 2, 32, g.main, task{in: at, count: rounds})
+		g.check(g.Record(end, g.main), g.SynchronizeEvent(end))
+		return float64(must(g.Elapsed(begin, end))(t)) * 1000 / rounds / 2
+	}
+	_, hostWords := g.allocHost(256)
+	device, pinned := way(g.alloc(256)), way(hostWords)
+	fmt.Printf("empty chain of %d nodes on %d streams: %.2f µs a node; a flag's way: %.2f µs, through host memory %.2f µs\n", chain, world, empty, device, pinned)
+	fmt.Printf("%-20s %9s %9s %9s %9s %7s\n", "", "size", "measured", "shape", "floor", "ratio")
+	for _, c := range []struct {
+		tr     *trial
+		phases float64
+		way    float64
+		kib    []int64
+	}{
+		{one, 1, device, []int64{1, 14, 28, 84, 224, 448}},
+		{two, 2, device, []int64{14, 28, 84, 224, 448, 1024, 4096}},
+		{host, 0, pinned, []int64{1, 14, 84, 224, 1024}},
+	} {
+		for _, kib := range c.kib {
+			row := c.tr.row(collective.BFloat16, kib<<10)
+			s := shape{row.Grid, row.Block}
+			phases := lo.Ternary(c.phases > 0, c.phases, lo.Ternary(kib<<10 <= hostOneShot(world), 1.0, 2.0))
+			us := c.tr.chained(c.tr.source, "", row.Function, s, kib<<10)
+			f := floor{empty, c.tr.chained(c.tr.source, "PUSH_SHAPE_ONLY", row.Function, s, kib<<10), c.way}
+			fmt.Printf("%-20s %5d KiB %9.2f %9.2f %9.2f %6.2f×  %d×%d\n", row.Function[:len(row.Function)-len("_bfloat16_8")], kib, us, f.shape, f.sum(phases),
+				us/f.sum(phases), s.grid, s.block)
+		}
+	}
+	one.verdict([]step{{}})
+	two.verdict([]step{{}})
+}

@@ -1,0 +1,121 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/samber/lo"
+
+	"github.com/weir-project/weir/core/backend"
+	"github.com/weir-project/weir/core/collective"
+	"github.com/weir-project/weir/core/plan"
+	"github.com/weir-project/weir/core/topology"
+)
+
+// maxWorld is the largest group that the kernels are for.
+const maxWorld = plan.MaxKernelRanks
+
+// types are what the kernels add up, in float32.
+func types() []collective.DataType {
+	return []collective.DataType{collective.Float32, collective.Float16, collective.BFloat16}
+}
+
+// onGPUs is what every backend requires. The kernels add in rank order, so that the bits are always the same. The PTX is of
+// version 7.0, which drivers from CUDA 11.0 on take.
+func onGPUs(windows []backend.Window) backend.Requirements {
+	return backend.Requirements{
+		WorldSizes:    []backend.Span{{Min: 2, Max: maxWorld}},
+		Memories:      []collective.Memory{collective.CUDA},
+		DataTypes:     types(),
+		Ops:           []collective.Op{collective.Sum},
+		Scope:         backend.OneHost,
+		P2P:           topology.P2PVerified,
+		Vendors:       []string{"nvidia"},
+		Capabilities:  []string{"8.0+"},
+		Driver:        "450",
+		Windows:       windows,
+		InFlight:      1,
+		Deterministic: true,
+	}
+}
+
+const minDriver = "11.0"
+
+// settings are the plugin's part of the configuration.
+type settings struct {
+	EverySize bool `json:"every_size"` // every backend accepts every size that it has a buffer for, to measure where one gets better
+}
+
+// shared is what all backends have in common.
+type shared struct{ settings *settings }
+
+func (s shared) everySize() bool { return s.settings != nil && s.settings.EverySize }
+
+// windows are a backend's table as requirements.
+func (s shared) windows(rows []row, most int64) []backend.Window {
+	if s.everySize() {
+		return []backend.Window{{Range: backend.Range{Min: 1, Max: most}, Unmeasured: true}}
+	}
+	return lo.Map(rows, func(r row, _ int) backend.Window { return r.window() })
+}
+
+// accept serves the windows of the requirements: there is nothing else that the answer depends on.
+func accept(info backend.Info, req backend.Request) (backend.Verdict, error) {
+	return info.Requirements.Check(req), nil
+}
+
+// Release has nothing to end.
+func (shared) Release(context.Context, string) error { return nil }
+
+// algorithm is how functions of an image are to be launched.
+type algorithm struct {
+	function string // of the image; _TYPE_WORLD follows
+	most     int64  // bytes
+	shape    func(world int, bytes int64) shape
+}
+
+// shape is blocks and threads per block.
+type shape struct{ grid, block int }
+
+// launches is the launch table of an algorithm for byte counts above a limit, a row for each power of two and type.
+func (a algorithm) launches(world int, above int64) []plan.Launch {
+	const least = 1 << 10
+	var rows []plan.Launch
+	for limit := int64(least); limit/2 < a.most; limit *= 2 {
+		lower, upper := max(limit/2, above)+1, min(limit, a.most)
+		if limit == least {
+			lower = above + 1
+		}
+		if lower > upper {
+			continue
+		}
+		s := a.shape(world, upper)
+		for _, t := range types() {
+			rows = append(rows, plan.Launch{
+				DataType: t.String(), Min: lower, Max: upper, Grid: s.grid, Block: s.block,
+				Function: fmt.Sprintf("%s_%s_%s", a.function, t, suffix(world)),
+			})
+		}
+	}
+	return rows
+}
+
+// suffix names the functions for a world size: there are some for 2, 4 and 8 alone, and for any.
+func suffix(world int) string {
+	if world == 2 || world == 4 || world == 8 {
+		return fmt.Sprint(world)
+	}
+	return "n"
+}
+
+// slotBytes is what a unit of 8 bytes takes in a buffer, with its flags.
+const (
+	unitBytes = 8
+	slotBytes = 16
+	halves    = 2 // of a buffer, by the parity of the call
+)
+
+func ceil(a, b int64) int64 { return (a + b - 1) / b }
+
+// imageOf is a kernel image of the plugin.
+func imageOf(name string) ([]byte, error) { return images.ReadFile("kernels/" + name + ".ptx") }

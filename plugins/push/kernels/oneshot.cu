@@ -1,0 +1,4 @@
+#include "entry.h"
+#include "oneshot.h"
+
+PUSH_FUNCTIONS(oneshot, oneshot, inbox)

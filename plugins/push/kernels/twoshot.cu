@@ -1,0 +1,4 @@
+#include "entry.h"
+#include "twoshot.h"
+
+PUSH_FUNCTIONS(twoshot, twoshot, inbox)
