@@ -1,6 +1,7 @@
 package plan
 
 import (
+	"crypto/sha256"
 	"fmt"
 	"slices"
 	"strings"
@@ -79,6 +80,24 @@ const (
 
 // Kind is KernelKind.
 func (*Kernel) Kind() Kind { return KernelKind }
+
+// hostPage is what each rank's buffer in host memory is a multiple of.
+const hostPage = 4096
+
+// HostStride is how many bytes of shared host memory there are for each rank: 0 if the buffers are in device memory.
+func (k *Kernel) HostStride() int64 {
+	if k.Buffer != HostBuffer {
+		return 0
+	}
+	return (k.BufferBytes + hostPage - 1) / hostPage * hostPage
+}
+
+// Key tells plans apart: all classes of a group whose plans have the same key share buffers and the sequence.
+func (k *Kernel) Key() string {
+	rest := *k
+	rest.Image = nil
+	return fmt.Sprintf("%x %#v", sha256.Sum256(k.Image), rest)
+}
 
 // Validate checks sizes and the launch table.
 func (k *Kernel) Validate(worldSize int) error {

@@ -37,6 +37,9 @@ type Options struct {
 	ShareDevices  bool  // several ranks may be on one GPU
 	MaxShared     int64 // bytes of shared memory for one group's plans
 
+	UnabortableKernels bool // kernel plans that do not leave when a group fails may be used
+	TryAbort           bool // for trials: try too whether kernels leave when they are told to, which ends their use
+
 	JoinDeadline     time.Duration // for all ranks to join, or to form a new group
 	CallDeadline     time.Duration // of one all-reduce
 	PrepareDeadline  time.Duration

@@ -29,10 +29,11 @@ type group struct {
 	dead     string // why the group has failed; "" if it has not
 	gone     []bool // by rank
 	epoch    uint64
-	asked    *asked // the class that ranks wait to have decided
-	resolved bool   // backends were asked about the group
-	onDevice bool   // calls end on streams, where nobody here sees it
-	shared   int64  // bytes of the instances' memory
+	asked    *asked         // the class that ranks wait to have decided
+	resolved bool           // backends were asked about the group
+	onDevice bool           // calls end on streams, where nobody here sees it
+	shared   int64          // bytes of the instances' memory
+	kernels  map[string]int // instances of kernel plans, by key
 	lastID   uint64
 	counters []counter
 	round    *round   // of the exchange in progress
@@ -44,6 +45,7 @@ type group struct {
 func newGroup(j *job, ranks []int) (*group, error) {
 	g := &group{
 		job: j, id: j.agent.groupID(), ranks: ranks, gone: make([]bool, len(ranks)), sampled: make([]uint64, len(ranks)),
+		kernels: map[string]int{},
 	}
 	g.members = lo.Map(ranks, func(r, _ int) *member { return j.ranks[r] })
 	facts := lo.Map(g.members, func(m *member, _ int) collective.Rank { return m.facts })
@@ -136,6 +138,16 @@ func (g *group) fail(text string) {
 		g.members[rank].refuse(id, err)
 	}
 	round.refuse(g, err)
+}
+
+// deadError is the failure of the group; nil if it has not failed.
+func (g *group) deadError() error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.dead != "" {
+		return &deadGroup{g.id, g.dead}
+	}
+	return nil
 }
 
 func (g *group) isGone(rank int) bool {

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -37,6 +38,8 @@ type stepKey struct {
 type stepReport struct {
 	rank int
 	done *rankv1.StepDone // nil: the rank has gone
+
+	files map[uint64]*os.File // that came with it, by instance
 }
 
 func newJob(a *Agent) *job {

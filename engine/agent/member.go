@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/samber/lo"
+
 	"github.com/weir-project/weir/core/collective"
 	"github.com/weir-project/weir/sdk/proto/pluginv1"
 	"github.com/weir-project/weir/sdk/proto/rankv1"
@@ -51,8 +53,11 @@ func (m *member) receive() error {
 			}
 			return err
 		}
-		m.conn.Drain() // no message of a rank brings descriptors
-		if err := m.handle(&msg); err != nil {
+		files, err := m.takeFiles(&msg)
+		if err != nil {
+			return err
+		}
+		if err := m.handle(&msg, files); err != nil {
 			m.refuse(msg.Id, err)
 			if m.job == nil {
 				return err // a stranger gets one try
@@ -61,7 +66,25 @@ func (m *member) receive() error {
 	}
 }
 
-func (m *member) handle(msg *rankv1.FromRank) error {
+// takeFiles claims the descriptors that a message announces, by instance. Others are closed.
+func (m *member) takeFiles(msg *rankv1.FromRank) (map[uint64]*os.File, error) {
+	defer m.conn.Drain()
+	with := lo.Filter(msg.GetStepDone().GetOutcomes(), func(o *rankv1.Outcome, _ int) bool { return o.GetFile() })
+	files, err := m.conn.Files(len(with))
+	if err != nil {
+		return nil, err
+	}
+	of := make(map[uint64]*os.File, len(with))
+	for i, o := range with {
+		if twice := of[o.Instance]; twice != nil {
+			_ = twice.Close()
+		}
+		of[o.Instance] = files[i]
+	}
+	return of, nil
+}
+
+func (m *member) handle(msg *rankv1.FromRank, files map[uint64]*os.File) error {
 	if join := msg.GetJoin(); join != nil {
 		return m.join(msg.Id, join)
 	}
@@ -85,7 +108,7 @@ func (m *member) handle(msg *rankv1.FromRank) error {
 		}
 		return g.resolve(rank, msg.Id, class)
 	case *rankv1.FromRank_StepDone:
-		m.job.stepDone(m, msg.Id, body.StepDone)
+		m.job.stepDone(m, msg.Id, body.StepDone, files)
 		return nil
 	case *rankv1.FromRank_Exchange:
 		g, rank, err := m.job.group(m, body.Exchange.Group)

@@ -28,16 +28,22 @@ type instance struct {
 	plan    *pluginv1.Plan
 	bytes   int64    // of shared memory
 	file    *os.File // the memory, until every rank has it; nil if the plan needs none
+	key     string   // of a kernel plan: the group's instances with the same key share memory
 }
 
 // instance makes an instance of a plan.
 func (g *group) instance(name string, p plan.Plan) (*instance, error) {
 	i := &instance{backend: name, plan: pluginv1.FromPlan(p)}
-	if s, ok := p.(*plan.Schedule); ok {
-		i.bytes = s.MemoryBytes()
-	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	switch p := p.(type) {
+	case *plan.Schedule:
+		i.bytes = p.MemoryBytes()
+	case *plan.Kernel:
+		if i.key = p.Key(); g.kernels[i.key] == 0 {
+			i.bytes = p.HostStride() * int64(len(g.ranks))
+		}
+	}
 	if limit := g.job.agent.opts.MaxShared; g.shared+i.bytes > limit {
 		return nil, &backend.Fault{Code: backend.PlanRejected, Rank: backend.AnyRank, Err: fmt.Errorf(
 			"the plan needs %d bytes of shared memory, the group has %d of its %d left (shared.max_bytes)", i.bytes, limit-g.shared, limit)}
@@ -51,6 +57,9 @@ func (g *group) instance(name string, p plan.Plan) (*instance, error) {
 	g.lastID++
 	i.id = g.lastID
 	g.shared += i.bytes
+	if i.key != "" {
+		g.kernels[i.key]++
+	}
 	return i, nil
 }
 
@@ -76,28 +85,45 @@ func (r *resolution) steps(d dispatch.Decision, chosen map[int]*instance) (map[s
 	for _, x := range chosen {
 		x.closeFile() // every rank has it, or the backend has failed
 	}
+	defer closeFiles(done)
 	if err != nil || len(failed) > 0 {
 		return failed, err
 	}
 	if failed, err := r.connect(done, chosen); err != nil || len(failed) > 0 {
 		return failed, err
 	}
-	_, failed, err = r.step(telemetry.SelfTest, opts.SelfTestDeadline, chosen, func(m *member, id uint64) error {
-		return m.conn.Send(&rankv1.ToRank{Id: id, Body: &rankv1.ToRank_SelfTest{SelfTest: &rankv1.SelfTest{DeadlineNs: int64(opts.SelfTestDeadline)}}})
+	test := &rankv1.SelfTest{DeadlineNs: int64(opts.SelfTestDeadline), Abort: opts.TryAbort}
+	reports, failed, err := r.step(telemetry.SelfTest, opts.SelfTestDeadline, chosen, func(m *member, id uint64) error {
+		return m.conn.Send(&rankv1.ToRank{Id: id, Body: &rankv1.ToRank_SelfTest{SelfTest: test}})
 	})
+	closeFiles(reports)
 	return failed, err
 }
 
+func closeFiles(reports []stepReport) {
+	for _, report := range reports {
+		for _, f := range report.files {
+			_ = f.Close()
+		}
+	}
+}
+
 // connect gives every rank what all said of the instances when they prepared them, if they had anything to say.
-func (r *resolution) connect(prepared []*rankv1.StepDone, chosen map[int]*instance) (map[string][]backend.Reason, error) {
+func (r *resolution) connect(prepared []stepReport, chosen map[int]*instance) (map[string][]backend.Reason, error) {
 	connect := &rankv1.Connect{DeadlineNs: int64(r.group.job.agent.opts.PrepareDeadline)}
 	some := map[int]*instance{}
+	var files []*os.File
 	for _, i := range slices.Sorted(maps.Keys(chosen)) {
 		x := chosen[i]
-		peers := &rankv1.Peers{Instance: x.id, Data: lo.Map(prepared, func(d *rankv1.StepDone, _ int) []byte {
-			o, _ := lo.Find(d.Outcomes, func(o *rankv1.Outcome) bool { return o.Instance == x.id })
-			return o.GetData()
-		})}
+		peers := &rankv1.Peers{Instance: x.id}
+		for _, p := range prepared {
+			o, _ := lo.Find(p.done.Outcomes, func(o *rankv1.Outcome) bool { return o.Instance == x.id })
+			f := p.files[x.id]
+			peers.Data, peers.Files = append(peers.Data, o.GetData()), append(peers.Files, f != nil)
+			if f != nil {
+				files = append(files, f)
+			}
+		}
 		if slices.ContainsFunc(peers.Data, func(data []byte) bool { return len(data) > 0 }) {
 			connect.Instances = append(connect.Instances, peers)
 			some[i] = x
@@ -107,7 +133,7 @@ func (r *resolution) connect(prepared []*rankv1.StepDone, chosen map[int]*instan
 		return nil, nil
 	}
 	_, failed, err := r.step(telemetry.Connect, r.group.job.agent.opts.PrepareDeadline, some, func(m *member, id uint64) error {
-		return m.conn.Send(&rankv1.ToRank{Id: id, Body: &rankv1.ToRank_Connect{Connect: connect}})
+		return m.conn.Send(&rankv1.ToRank{Id: id, Body: &rankv1.ToRank_Connect{Connect: connect}}, files...)
 	})
 	return failed, err
 }
@@ -116,7 +142,7 @@ func (r *resolution) connect(prepared []*rankv1.StepDone, chosen map[int]*instan
 const grace = 5 * time.Second
 
 // step sends one message to every rank and collects their reports, by rank, and of the backends that failed why.
-func (r *resolution) step(step telemetry.Step, deadline time.Duration, chosen map[int]*instance, send func(*member, uint64) error) ([]*rankv1.StepDone, map[string][]backend.Reason, error) {
+func (r *resolution) step(step telemetry.Step, deadline time.Duration, chosen map[int]*instance, send func(*member, uint64) error) (done []stepReport, failed map[string][]backend.Reason, err error) {
 	g := r.group
 	reports := make(chan stepReport, len(g.members)+1)
 	keys := lo.Map(g.members, func(m *member, rank int) stepKey { return stepKey{m, r.asked.ids[rank]} })
@@ -133,7 +159,13 @@ func (r *resolution) step(step telemetry.Step, deadline time.Duration, chosen ma
 	timer := time.NewTimer(deadline)
 	defer timer.Stop()
 	waiting := lo.Associate(lo.Range(len(g.members)), func(rank int) (int, bool) { return g.ranks[rank], true })
-	done := make([]*rankv1.StepDone, len(g.members))
+	done = make([]stepReport, len(g.members))
+	defer func() {
+		if err != nil {
+			closeFiles(done)
+			done = nil
+		}
+	}()
 	for len(waiting) > 0 {
 		select {
 		case report := <-reports:
@@ -143,7 +175,7 @@ func (r *resolution) step(step telemetry.Step, deadline time.Duration, chosen ma
 				g.fail(text) // the others may wait for it in the self-test
 				return nil, nil, &deadGroup{g.id, text}
 			}
-			done[lo.IndexOf(g.ranks, report.rank)] = report.done
+			done[lo.IndexOf(g.ranks, report.rank)] = report
 		case <-timer.C:
 			text := fmt.Sprintf("%s did not report %s within %s", rankList(lo.Keys(waiting)), step, deadline)
 			g.fail(text)
@@ -152,11 +184,14 @@ func (r *resolution) step(step telemetry.Step, deadline time.Duration, chosen ma
 			return nil, nil, errors.New("the agent has been closed")
 		}
 	}
-	failed := map[string][]backend.Reason{}
+	failed = map[string][]backend.Reason{}
 	for rank, report := range done { // by rank, so that the reasons do not depend on who was first
 		for _, i := range slices.Sorted(maps.Keys(chosen)) {
-			r.outcome(step, rank, report, chosen[i], failed)
+			r.outcome(step, rank, report.done, chosen[i], failed)
 		}
+	}
+	if err := g.deadError(); err != nil { // a rank may have found in this step that the group cannot go on
+		return nil, nil, err
 	}
 	return done, failed, nil
 }
@@ -200,6 +235,9 @@ func (r *resolution) free(instances map[int]*instance) {
 	for _, x := range instances {
 		x.closeFile()
 		g.shared -= x.bytes
+		if x.key != "" {
+			g.kernels[x.key]--
+		}
 	}
 }
 
@@ -260,14 +298,17 @@ func (j *job) unexpect(keys []stepKey) {
 }
 
 // stepDone passes a rank's report on. One that nobody expects is late and of no use.
-func (j *job) stepDone(m *member, id uint64, done *rankv1.StepDone) {
+func (j *job) stepDone(m *member, id uint64, done *rankv1.StepDone, files map[uint64]*os.File) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	key := stepKey{m, id}
-	if reports := j.steps[key]; reports != nil {
-		reports <- stepReport{rank: m.rank, done: done}
-		delete(j.steps, key) // one report each, so the channel never fills
+	key, report := stepKey{m, id}, stepReport{rank: m.rank, done: done, files: files}
+	reports := j.steps[key]
+	if reports == nil {
+		closeFiles([]stepReport{report})
+		return
 	}
+	reports <- report
+	delete(j.steps, key) // one report each, so the channel never fills
 }
 
 // release tells a backend that a group has ended.

@@ -3,6 +3,7 @@ package agent
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -227,6 +228,10 @@ func (r *resolution) plan(ctx context.Context, d dispatch.Decision, i int) (plan
 			if err := r.group.job.agent.prover.Prove(s); err != nil {
 				return nil, &backend.Fault{Code: backend.PlanRejected, Rank: backend.AnyRank, Err: err}
 			}
+		}
+		if k, ok := p.(*plan.Kernel); ok && !k.PollsAbort && !r.group.job.agent.opts.UnabortableKernels {
+			return nil, &backend.Fault{Code: backend.PlanRejected, Rank: backend.AnyRank, Err: errors.New(
+				"the plan does not say that its kernels leave when the group fails: a rank that dies would leave its peers' GPUs spinning (group.unabortable_kernels allows it)")}
 		}
 		return p, nil
 	})

@@ -22,7 +22,7 @@ func (a *app) listen(e *engine, ranks int, quiet bool) (*agent.Agent, error) {
 	}
 	opts := agent.Options{
 		Socket: agentSocket(e.folder.Path, cfg.Agent.Socket), WorldSize: ranks, Candidates: e.host.Candidates(), Policy: e.policy, Topology: e.topology,
-		Deterministic: cfg.Group.Deterministic, ShareDevices: cfg.Group.ShareDevices, MaxShared: int64(cfg.Shared.MaxBytes),
+		Deterministic: cfg.Group.Deterministic, ShareDevices: cfg.Group.ShareDevices, UnabortableKernels: cfg.Group.UnabortableKernels, MaxShared: int64(cfg.Shared.MaxBytes),
 		JoinDeadline: cfg.Group.JoinDeadline, CallDeadline: cfg.Group.Deadline,
 		PrepareDeadline: cfg.Deadlines.Prepare, SelfTestDeadline: cfg.Deadlines.SelfTest,
 		Tracer: telemetry.NewTracer(e.telemetry.TracerProvider), Parent: e.parent, Logger: e.logger,

@@ -26,8 +26,8 @@ import (
 	"github.com/weir-project/weir/sdk/rank"
 )
 
-// trials runs libraries that have not been seen before in processes that are thrown away, one for each rank of a group,
-// as those ranks would run them. What has passed is remembered on disk.
+// trials runs libraries and kernels that have not been seen before in processes that are thrown away, one for each rank of a
+// group, as those ranks would run them. What has passed is remembered on disk.
 type trials struct {
 	app    *app
 	engine *engine
@@ -40,8 +40,8 @@ type trials struct {
 // trialKey is what an outcome depends on.
 type trialKey struct {
 	Weir    string
-	Library plan.Library
-	File    string // which file that is: size and time of its last change
+	Plan    string
+	File    string // of a library, which one that is: size and time of its last change
 	Class   string
 	Shared  bool
 	Devices []string // of the ranks: UUID or PCI bus id, and driver
@@ -50,11 +50,7 @@ type trialKey struct {
 
 // try says whether a plan works. One at a time: trials would be in each other's way.
 func (t *trials) try(ctx context.Context, p plan.Plan, class collective.Class, g collective.Group) error {
-	library, ok := p.(*plan.Library)
-	if !ok {
-		return nil
-	}
-	key, err := keyOf(library, class, g)
+	key, err := keyOf(p, class, g)
 	if err != nil {
 		return &backend.Fault{Code: backend.LibMissing, Rank: backend.AnyRank, Err: err}
 	}
@@ -75,19 +71,33 @@ func (t *trials) try(ctx context.Context, p plan.Plan, class collective.Class, g
 	if err != nil {
 		return err
 	}
-	t.engine.logger.Debug("tried in throw-away processes", "library", library.Path, "took", time.Since(start))
+	t.engine.logger.Debug("tried in throw-away processes", "plan", nameOf(p), "took", time.Since(start))
 	t.remember(key)
 	return nil
 }
 
-func keyOf(l *plan.Library, class collective.Class, g collective.Group) (string, error) {
-	info, err := os.Stat(l.Path)
-	if err != nil {
-		return "", err
+// nameOf is a plan in the log.
+func nameOf(p plan.Plan) string {
+	if l, ok := p.(*plan.Library); ok {
+		return l.Path
 	}
+	return string(p.Kind())
+}
+
+func keyOf(p plan.Plan, class collective.Class, g collective.Group) (string, error) {
 	_, _, shared := g.SharedDevice()
-	k := trialKey{
-		Weir: Version, Library: *l, File: fmt.Sprintf("%d bytes, %s", info.Size(), info.ModTime().UTC().Format(time.RFC3339Nano)), Class: class.String(), Shared: shared,
+	k := trialKey{Weir: Version, Class: class.String(), Shared: shared}
+	switch p := p.(type) {
+	case *plan.Library:
+		info, err := os.Stat(p.Path)
+		if err != nil {
+			return "", err
+		}
+		k.Plan, k.File = fmt.Sprintf("%#v", *p), fmt.Sprintf("%d bytes, %s", info.Size(), info.ModTime().UTC().Format(time.RFC3339Nano))
+	case *plan.Kernel:
+		k.Plan = p.Key()
+	default:
+		return "", fmt.Errorf("%s plans are not tried apart from the ranks", p.Kind())
 	}
 	for a, r := range g.Ranks {
 		d := lo.FromPtr(r.Device)
@@ -108,7 +118,7 @@ func (t *trials) run(ctx context.Context, p plan.Plan, class collective.Class, g
 	a, err := agent.Listen(agent.Options{
 		Socket: filepath.Join(t.engine.folder.Path, fmt.Sprintf("trial-%d.sock", t.number)), WorldSize: n,
 		Candidates:   []dispatch.Candidate{{Plugin: "weir", Info: onlyPlan{p}.Info(), Backend: onlyPlan{p}}},
-		ShareDevices: g.ShareDevices, MaxShared: int64(cfg.Shared.MaxBytes), JoinDeadline: cfg.Group.JoinDeadline, CallDeadline: cfg.Group.Deadline,
+		ShareDevices: g.ShareDevices, UnabortableKernels: true, TryAbort: true, MaxShared: int64(cfg.Shared.MaxBytes), JoinDeadline: cfg.Group.JoinDeadline, CallDeadline: cfg.Group.Deadline,
 		PrepareDeadline: cfg.Deadlines.Prepare, SelfTestDeadline: cfg.Deadlines.SelfTest, Topology: t.engine.topology,
 		Tracer: telemetry.NewTracer(noop.NewTracerProvider()), Logger: t.engine.logger.With("trial", t.number),
 		Decided: func(r agent.Resolved) {

@@ -42,6 +42,8 @@ type Group struct {
 	Deterministic bool `koanf:"deterministic"`
 	// ShareDevices lets several ranks use one GPU, which is for tests: it is slow. Default false.
 	ShareDevices bool `koanf:"share_devices"`
+	// UnabortableKernels lets kernel plans run that do not leave when their group fails. Default false.
+	UnabortableKernels bool `koanf:"unabortable_kernels"`
 }
 
 // Cascade says which backends are asked, and in which order.

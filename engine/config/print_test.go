@@ -15,6 +15,7 @@ const printed = `group.deadline = 5s                      # --deadline
 group.join_deadline = 1m                 # default
 group.deterministic = false              # default
 group.share_devices = false              # default
+group.unabortable_kernels = false        # default
 cascade.order = [a, b]                   # weir.yaml:2
 cascade.disabled = []                    # default
 cascade.fallback.cuda = nccl             # default
@@ -70,9 +71,10 @@ plugins:
 		{"group.join_deadline", "1m", "default"},
 		{"group.deterministic", false, "default"},
 		{"group.share_devices", false, "default"},
+		{"group.unabortable_kernels", false, "default"},
 		{"cascade.order", []any{"a", "b"}, "weir.yaml:2"},
 		{"cascade.disabled", []any{}, "default"},
-	}, entries[:6]); diff != "" {
+	}, entries[:7]); diff != "" {
 		t.Error(diff)
 	}
 }

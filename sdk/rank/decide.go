@@ -3,6 +3,7 @@ package rank
 import (
 	"context"
 	"fmt"
+	"os"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -52,7 +53,7 @@ func (g *Group) decideWithin(ctx context.Context, class collective.Class) (*tabl
 		return nil, fmt.Errorf("decide %s for group %s: %w", class, g.id, err)
 	}
 	defer s.end(id)
-	d := &decider{group: g, class: class, id: id, offers: map[uint64][]byte{}}
+	d := &decider{group: g, class: class, id: id, offers: map[uint64]offered{}}
 	for {
 		r, err := s.answer(ctx, id, answers, decisionPatience)
 		if err != nil {
@@ -65,9 +66,10 @@ func (g *Group) decideWithin(ctx context.Context, class collective.Class) (*tabl
 		case *rankv1.ToRank_Prepare:
 			err = d.prepare(body.Prepare, r.files)
 		case *rankv1.ToRank_Connect:
-			err = d.connect(body.Connect)
+			err = d.connect(body.Connect, r.files)
+			r.discard()
 		case *rankv1.ToRank_SelfTest:
-			err = d.selfTest(time.Duration(body.SelfTest.DeadlineNs))
+			err = d.selfTest(time.Duration(body.SelfTest.DeadlineNs), body.SelfTest.Abort)
 		case *rankv1.ToRank_Discard:
 			d.discard(body.Discard.Instances)
 		case *rankv1.ToRank_Commit:
@@ -93,7 +95,7 @@ type decider struct {
 	id    uint64
 	tests []test
 
-	offers map[uint64][]byte // what peers need to connect, by instance
+	offers map[uint64]offered // what peers need to connect, by instance
 }
 
 // test is an instance that the self-test will run.
@@ -103,25 +105,30 @@ type test struct {
 }
 
 // prepare makes ready every instance that this rank does not have yet.
-func (d *decider) prepare(m *rankv1.Prepare, files []sharedFile) error {
+func (d *decider) prepare(m *rankv1.Prepare, memories []sharedFile) error {
 	done := &rankv1.StepDone{StartUnixNs: time.Now().UnixNano()}
 	d.tests = nil
+	var files []*os.File // that go with the report
 	for _, i := range m.Instances {
 		var memory *sharedFile
 		if i.Memory {
-			memory, files = &files[0], files[1:]
+			memory, memories = &memories[0], memories[1:]
 		}
 		outcome := &rankv1.Outcome{Instance: i.Id}
 		if reason := d.prepareOne(i, memory); reason != nil {
 			outcome.Reason = pluginv1.FromReason(*reason)
 		}
-		outcome.Data = d.offers[i.Id]
+		if offer := d.offers[i.Id]; offer.file != nil {
+			files, outcome.File = append(files, offer.file), true
+			defer offer.file.Close()
+		}
+		outcome.Data = d.offers[i.Id].data
 		if memory != nil {
 			_ = memory.file.Close() // the mapping keeps the memory
 		}
 		done.Outcomes = append(done.Outcomes, outcome)
 	}
-	return d.report(done)
+	return d.report(done, files...)
 }
 
 func (d *decider) prepareOne(m *rankv1.Instance, memory *sharedFile) *backend.Reason {
@@ -144,8 +151,8 @@ func (d *decider) prepareOne(m *rankv1.Instance, memory *sharedFile) *backend.Re
 	if err != nil {
 		return fail(backend.PlanRejected, err)
 	}
-	if l, ok := p.(*plan.Library); ok {
-		if err := d.prepareLibrary(m, l); err != nil {
+	if k := p.Kind(); k == plan.LibraryKind || k == plan.KernelKind {
+		if err := d.prepareDevice(m, p, memory); err != nil {
 			r := g.reason(backend.InitFailed, err)
 			return &r
 		}
@@ -181,15 +188,15 @@ func (d *decider) prepareOne(m *rankv1.Instance, memory *sharedFile) *backend.Re
 }
 
 // selfTest runs every instance on inputs with known sums. Peers do the same at the same time.
-func (d *decider) selfTest(deadline time.Duration) error {
+func (d *decider) selfTest(deadline time.Duration, abort bool) error {
 	g := d.group
 	done := &rankv1.StepDone{StartUnixNs: time.Now().UnixNano()}
 	end := time.Now().Add(deadline)
 	for _, t := range d.tests {
 		i := g.instances[t.id]
-		if i.library != nil {
+		if i.device != nil {
 			outcome := &rankv1.Outcome{Instance: t.id}
-			if err := d.tryLibrary(i, t.ranges, time.Until(end)); err != nil {
+			if err := d.tryDevice(i, t.ranges, time.Until(end), abort); err != nil {
 				outcome.Reason = pluginv1.FromReason(g.reason(backend.SelfTestFailed, err))
 			}
 			done.Outcomes = append(done.Outcomes, outcome)
@@ -226,9 +233,9 @@ func (d *decider) selfTest(deadline time.Duration) error {
 	return d.report(done)
 }
 
-func (d *decider) report(done *rankv1.StepDone) error {
+func (d *decider) report(done *rankv1.StepDone, files ...*os.File) error {
 	done.EndUnixNs = time.Now().UnixNano()
-	return d.group.session.conn.Send(&rankv1.FromRank{Id: d.id, Body: &rankv1.FromRank_StepDone{StepDone: done}})
+	return d.group.session.conn.Send(&rankv1.FromRank{Id: d.id, Body: &rankv1.FromRank_StepDone{StepDone: done}}, files...)
 }
 
 func (d *decider) discard(ids []uint64) {
@@ -259,7 +266,7 @@ func (d *decider) commit(m *rankv1.Commit) (*table, error) {
 				return nil, fmt.Errorf("the agent committed instance %d, which was never prepared", c.Instance)
 			}
 			segment.Choices = append(segment.Choices, dispatch.Choice{Multiple: c.Multiple, Index: len(t.entries)})
-			t.entries = append(t.entries, entry{backend: i.backend, counter: c.Counter, run: i.run, library: i.library})
+			t.entries = append(t.entries, entry{backend: i.backend, counter: c.Counter, run: i.run, device: i.device})
 		}
 		segments = append(segments, segment)
 	}

@@ -95,7 +95,7 @@ func (g *Group) runDevice(class collective.Class, dst, src uintptr, bytes int64,
 	}
 	// Published before the call, which may wait for the peers' first: they compare.
 	g.board.Begin(g.rank, number, index, bytes)
-	captured, err := e.library.Run(call)
+	captured, err := e.device.Run(call)
 	switch {
 	case captured:
 		return g.runCaptured(call, number, nil)
@@ -166,7 +166,7 @@ func (g *Group) runCaptured(call exec.DeviceCall, number uint64, err error) erro
 	if e == nil {
 		return g.ended(number, notServed(t, class, call.Bytes))
 	}
-	if err := e.library.RunCaptured(call); err != nil {
+	if err := e.device.RunCaptured(call); err != nil {
 		return g.failedCall(number, err)
 	}
 	g.board.Count(g.rank, e.counter, call.Bytes)

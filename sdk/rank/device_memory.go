@@ -48,8 +48,8 @@ func (g *Group) AllocDevice(ctx context.Context, bytes int64) (*DeviceMemory, er
 	}
 	m := &DeviceMemory{group: g}
 	for _, e := range g.tables[probe.Index()].Load().entries {
-		if e.library != nil && e.library.Symmetric() {
-			m.library = e.library
+		if l, ok := e.device.(*exec.Library); ok && l.Symmetric() {
+			m.library = l
 		}
 	}
 	var err error

@@ -55,10 +55,10 @@ func (g *gpu) close() {
 	}
 }
 
-// watchEvery is how often communicators are looked at: soon enough that a failure is known well within a second.
+// watchEvery is how often plans for device memory are looked at: soon enough that a failure is known well within a second.
 const watchEvery = 20 * time.Millisecond
 
-// watch looks after the communicators of all of a session's groups from one goroutine, from the first on.
+// watch looks after the plans for device memory of all of a session's groups from one goroutine, from the first on.
 func (g *gpu) watch(s *Session) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -98,31 +98,31 @@ type deviceWatch struct {
 	since  time.Time // when
 }
 
-// watchDevice looks for what a call on a stream cannot report: an error of the library after the call had returned, ranks
-// that disagree, a rank that does not come. A group that has failed has its communicators aborted, so that nothing on the
-// device waits for ever.
+// watchDevice looks for what a call on a stream cannot report: what went wrong after the call had returned, ranks that
+// disagree, a rank that does not come. A group that has failed has its plans aborted, so that nothing on the device waits
+// for ever.
 func (g *Group) watchDevice(now time.Time) {
 	g.mu.Lock()
-	libraries := make([]*exec.Library, 0, len(g.libraries))
-	for _, l := range g.libraries {
-		libraries = append(libraries, l.library)
+	plans := make([]devicePlan, 0, len(g.devicePlans))
+	for _, s := range g.devicePlans {
+		plans = append(plans, s.plan)
 	}
 	closed := g.closed
 	g.mu.Unlock()
-	if len(libraries) == 0 || closed {
+	if len(plans) == 0 || closed {
 		return
 	}
 	if g.dead.Load() == nil {
-		for _, l := range libraries {
-			if err := l.AsyncError(); err != nil {
-				_ = g.broken(g.board.Begun(g.rank).Number, fmt.Errorf("rank %d: %s: %w", g.rank, l.Path(), err))
+		g.compare(now) // first, since it can say more of a rank that does not come
+		for _, p := range plans {
+			if err := p.Watch(now); err != nil {
+				_ = g.broken(g.board.Begun(g.rank).Number, fmt.Errorf("rank %d: %w", g.rank, err))
 			}
 		}
-		g.compare(now)
 	}
 	if g.dead.Load() != nil {
-		for _, l := range libraries {
-			l.Abort()
+		for _, p := range plans {
+			p.Abort()
 		}
 	}
 }

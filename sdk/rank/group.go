@@ -12,7 +12,6 @@ import (
 
 	"github.com/weir-project/weir/core/collective"
 	"github.com/weir-project/weir/core/dispatch"
-	"github.com/weir-project/weir/core/plan"
 	"github.com/weir-project/weir/sdk/internal/device"
 	"github.com/weir-project/weir/sdk/internal/exec"
 	"github.com/weir-project/weir/sdk/proto/pluginv1"
@@ -42,9 +41,10 @@ type Group struct {
 
 	dead atomic.Pointer[GroupError]
 
-	mu        sync.Mutex // of what follows; never held in a decided call
-	instances map[uint64]*instance
-	libraries map[plan.Library]*shared
+	mu          sync.Mutex // of what follows; never held in a decided call
+	instances   map[uint64]*instance
+	devicePlans map[string]*shared // by what tells plans apart
+	order       *exec.Order        // of calls with kernel plans; nil before the first
 
 	deviceMemory []*DeviceMemory // written while busy too, so that calls may read it
 	watched      deviceWatch
@@ -70,7 +70,7 @@ type entry struct {
 	backend string
 	counter uint32
 	run     *exec.Schedule
-	library *exec.Library // of classes in device memory, instead of run
+	device  deviceCaller // of classes in device memory, instead of run
 }
 
 // instance is a plan prepared in this rank, with the memory that it shares with its peers.
@@ -82,8 +82,8 @@ type instance struct {
 	trial   *exec.Window // of a direct schedule: the part of memory to try it with
 	edges   []int64      // byte counts at which its behaviour changes
 
-	library *exec.Library // of a library plan, which has nothing of the above but the backend
-	key     plan.Library  // in libraries
+	device devicePlan // of a plan for device memory, which has nothing of the above but the backend
+	key    string     // in devicePlans
 }
 
 func (i *instance) unmap() {
@@ -125,7 +125,7 @@ func (s *Session) open(r *reply) (*Group, error) {
 	}
 	g := &Group{
 		session: s, id: m.Group, rank: int(m.Rank), deadline: time.Duration(m.DeadlineNs), board: board, facts: facts,
-		instances: map[uint64]*instance{}, libraries: map[plan.Library]*shared{},
+		instances: map[uint64]*instance{}, devicePlans: map[string]*shared{},
 	}
 	for _, r := range m.Ranks {
 		g.ranks = append(g.ranks, int(r))
@@ -195,11 +195,11 @@ func (g *Group) Close() error {
 		return fmt.Errorf("close group %s: an all-reduce is in progress", g.id)
 	}
 	g.mu.Lock()
-	libraries := g.libraries
-	g.libraries = nil
+	plans := g.devicePlans
+	g.devicePlans = nil
 	g.mu.Unlock()
 	dead := g.dead.Load() != nil
-	unfinished := errors.Join(g.freeDeviceMemory(dead), closeLibraries(libraries, dead)) // before the peers are told
+	unfinished := errors.Join(g.freeDeviceMemory(dead), closeDevicePlans(plans, dead)) // before the peers are told
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.board.Leave(g.rank)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 
+	"github.com/samber/lo"
 	"golang.org/x/sys/unix"
 
 	"github.com/weir-project/weir/sdk/proto/rankv1"
@@ -25,6 +26,10 @@ func takeFiles(conn *rankv1.Conn, m *rankv1.ToRank) ([]sharedFile, error) {
 			if i.Memory {
 				n++
 			}
+		}
+	case *rankv1.ToRank_Connect:
+		for _, i := range body.Connect.Instances {
+			n += lo.Count(i.Files, true)
 		}
 	}
 	files, err := conn.Files(n)

@@ -7,6 +7,7 @@ import (
 	"os"
 	"runtime"
 	"strings"
+	"time"
 
 	"github.com/weir-project/weir/core/backend"
 	"github.com/weir-project/weir/core/topology"
@@ -96,6 +97,25 @@ func driverVersion() string {
 // Close gives the context up.
 func (d *Device) Close() error {
 	return errors.Join(d.Do(func() error { return d.API.DestroyStream(d.stream) }), d.API.Release(d.Info.Index))
+}
+
+// setUpPatience bounds small work on a device that may be busy with the kernels of others.
+const setUpPatience = 20 * time.Second
+
+// Clear zeroes device memory, within Do, and returns when that is done. It waits for nothing else on the device.
+func (d *Device) Clear(p cuda.Pointer, bytes int64) error {
+	if err := d.API.FillAsync(p, 0, bytes, d.stream); err != nil {
+		return err
+	}
+	return d.Wait(d.stream, time.Now().Add(setUpPatience), nil)
+}
+
+// Write copies to device memory as Clear zeroes it.
+func (d *Device) Write(p cuda.Pointer, src []byte) error {
+	if err := d.API.ToDeviceAsync(p, src, d.stream); err != nil {
+		return err
+	}
+	return d.Wait(d.stream, time.Now().Add(setUpPatience), nil)
 }
 
 // Do runs f on a thread with the device's context, so that nothing in it disturbs a capture in progress, and brings the

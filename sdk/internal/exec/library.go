@@ -41,8 +41,8 @@ type Library struct {
 	ended  chan struct{} // closed when the library has given the communicator up
 }
 
-// ErrOver is the error of a call on a communicator that was aborted or closed.
-var ErrOver = errors.New("the communicator has been given up")
+// ErrOver is the error of a call with a plan that was aborted or closed.
+var ErrOver = errors.New("the plan has been given up")
 
 // Run makes a call on the caller's stream, from any thread, whose own context it leaves as it was. When the stream is
 // being captured it does nothing and says so: make the call with RunCaptured then. It takes no lock and allocates
@@ -87,16 +87,19 @@ func (l *Library) RunCaptured(c DeviceCall) error {
 	})
 }
 
-// AsyncError is what went wrong after a call had returned; nil for nothing. It may be called at any time.
-func (l *Library) AsyncError() error {
+// Over reports whether calls fail because the plan has been aborted or closed.
+func (l *Library) Over() bool { return l.over.Load() }
+
+// Watch is what went wrong after a call had returned; nil for nothing. It may be called at any time.
+func (l *Library) Watch(time.Time) error {
 	if l.over.Load() || !l.ready.Load() {
 		return nil
 	}
-	return l.api.AsyncError(l.comm)
+	if err := l.api.AsyncError(l.comm); err != nil {
+		return fmt.Errorf("%s: %w", l.api.Path(), err)
+	}
+	return nil
 }
-
-// Path and Version say which library it is.
-func (l *Library) Path() string { return l.api.Path() }
 
 // leavePatience is how long Abort waits for a call that is inside the library.
 const leavePatience = time.Second

@@ -2,7 +2,6 @@ package exec
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"syscall"
@@ -14,7 +13,6 @@ import (
 	"github.com/weir-project/weir/core/collective"
 	"github.com/weir-project/weir/core/plan"
 	"github.com/weir-project/weir/sdk/internal/device"
-	"github.com/weir-project/weir/sdk/native/cuda"
 	"github.com/weir-project/weir/sdk/native/dl"
 	"github.com/weir-project/weir/sdk/native/nccl"
 )
@@ -120,9 +118,9 @@ func fileOf(path string) any {
 	return [2]uint64{at.Dev, at.Ino}
 }
 
-// Connect makes the communicator. offers are by rank. When the library does not come back in time it is left behind, with
+// Connect makes the communicator. offers are by rank; there are no files. When the library does not come back in time it is left behind, with
 // the thread that is in it.
-func (l *Library) Connect(offers [][]byte, deadline time.Duration) error {
+func (l *Library) Connect(offers [][]byte, _ []*os.File, deadline time.Duration) error {
 	all := make([]offer, len(offers))
 	for r, text := range offers {
 		if err := json.Unmarshal(text, &all[r]); err != nil {
@@ -178,36 +176,10 @@ func inTime(limit time.Duration, f func() error) error {
 
 // SelfTest makes all-reduces whose result is known. All ranks run it at the same time. stopped is asked while it waits.
 func (l *Library) SelfTest(class collective.Class, ranges []backend.Range, deadline time.Duration, stopped func() error) error {
-	t := &device.Trial{Device: l.device, Captured: class.Captured, Deadline: time.Now().Add(deadline), Stopped: stopped}
-	t.Enqueue = func(dst, src cuda.Pointer, bytes int64, s cuda.Stream) error {
-		c := DeviceCall{Class: class, Dst: uintptr(dst), Src: uintptr(src), Bytes: bytes, Stream: s}
-		captured, err := l.Run(c)
-		if captured {
-			return l.RunCaptured(c)
-		}
-		return err
-	}
+	t := &device.Trial{Stopped: stopped}
 	if l.symmetric {
 		w := &symmetricWindows{library: l, patience: deadline}
 		t.Alloc, t.Free = w.alloc, w.free
 	}
-	dead := make(chan bool, 1)
-	err := inTime(deadline, func() error {
-		broken, err := SelfTestDevice(t, l.rank, l.world, class, ranges)
-		dead <- broken
-		return err
-	})
-	if err == errLate {
-		l.Abort()
-		return fmt.Errorf("%s did not finish the self-test within %s", l.api.Path(), deadline.Round(time.Millisecond))
-	}
-	if <-dead {
-		l.Abort()
-		go func() {
-			<-l.ended // nothing uses the buffers any more
-			_ = t.Close()
-		}()
-		return err
-	}
-	return errors.Join(err, t.Close())
+	return selfTestPlan(l, t, l.ended, trialOf{device: l.device, rank: l.rank, world: l.world, class: class, ranges: ranges, deadline: deadline, what: l.api.Path()})
 }

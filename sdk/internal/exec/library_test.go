@@ -34,13 +34,13 @@ func TestConnectRefuses(t *testing.T) {
 			}
 			texts = append(texts, text)
 		}
-		err := (&Library{world: 3}).Connect(texts, time.Second)
+		err := (&Library{world: 3}).Connect(texts, nil, time.Second)
 		var f *backend.Fault
 		if !errors.As(err, &f) || f.Code != c.code || f.Rank != c.rank || !strings.Contains(err.Error(), c.words) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if err := (&Library{world: 1}).Connect([][]byte{[]byte("{")}, time.Second); err == nil || !strings.Contains(err.Error(), "rank 0 offers no library") {
+	if err := (&Library{world: 1}).Connect([][]byte{[]byte("{")}, nil, time.Second); err == nil || !strings.Contains(err.Error(), "rank 0 offers no library") {
 		t.Errorf("nonsense: %v", err)
 	}
 }

@@ -12,8 +12,8 @@ import (
 
 // SelfTestDevice is SelfTest for calls on device memory, which t makes. dead says that a call failed, rather than giving a
 // wrong result: the ranks are then no longer in step.
-func SelfTestDevice(t *device.Trial, rank, world int, class collective.Class, ranges []backend.Range) (dead bool, err error) {
-	sizes := TestSizes(class.DataType, ranges, nil, selfTestLimit)
+func SelfTestDevice(t *device.Trial, rank, world int, class collective.Class, ranges []backend.Range, edges []int64) (dead bool, err error) {
+	sizes := TestSizes(class.DataType, ranges, edges, selfTestLimit)
 	if len(sizes) == 0 {
 		return false, nil
 	}

@@ -4,6 +4,7 @@ package cuda
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"golang.org/x/sys/unix"
 
@@ -39,6 +40,7 @@ const (
 	OutOfMemory      = 2
 	NoDevice         = 100
 	InvalidContext   = 201
+	NotFound         = 500 // a function that a module does not have
 	NotReady         = 600 // an answer to StreamQuery and EventQuery, not a failure
 	PeerEnabled      = 704 // peer access had been enabled before
 	NotSupported     = 801
@@ -175,6 +177,17 @@ func (d *Driver) device(index int) (topology.Device, error) {
 func formatUUID(u [uuidBytes]byte) string {
 	return fmt.Sprintf("GPU-%x-%x-%x-%x-%x", u[:4], u[4:6], u[6:8], u[8:10], u[10:])
 }
+
+// Sticky reports whether an error is one after which the process can use its context no more, such as an illegal address in
+// a kernel.
+func Sticky(err error) bool {
+	var failed *Error
+	return errors.As(err, &failed) && slices.Contains(sticky, failed.Code)
+}
+
+// sticky are the codes of such errors: of memory (ECC, NVLink), of a kernel's addresses and instructions, of a kernel that
+// failed or timed out, and of a context that is gone.
+var sticky = []int{214, 220, 226, 700, 702, 709, 710, 714, 715, 716, 717, 718, 719}
 
 func (d *Driver) check(call string, code int32) error {
 	if code == success {

@@ -1,6 +1,9 @@
 package cuda
 
-import "unsafe"
+import (
+	"slices"
+	"unsafe"
+)
 
 // Graph is a CUgraph, GraphExec a CUgraphExec, UserObject a CUuserObject.
 type (
@@ -54,6 +57,27 @@ func (a *API) CaptureInfo(s Stream) (Capture, error) {
 	err := a.call(streamGetCaptureInfo, uintptr(s), uintptr(unsafe.Pointer(&c.Status)), uintptr(unsafe.Pointer(&c.ID)),
 		uintptr(unsafe.Pointer(&c.Graph)), 0, 0)
 	return *c, err
+}
+
+// Node is a CUgraphNode.
+type Node uintptr
+
+// CaptureNodes is the capture that a stream is part of, and the nodes that its next work would come after.
+func (a *API) CaptureNodes(s Stream) (Capture, []Node, error) {
+	c, nodes, n := new(Capture), new(unsafe.Pointer), new(uintptr)
+	err := a.call(streamGetCaptureInfo, uintptr(s), uintptr(unsafe.Pointer(&c.Status)), uintptr(unsafe.Pointer(&c.ID)),
+		uintptr(unsafe.Pointer(&c.Graph)), uintptr(unsafe.Pointer(nodes)), uintptr(unsafe.Pointer(n)))
+	if err != nil || c.Status != Capturing || *n == 0 {
+		return *c, nil, err
+	}
+	return *c, slices.Clone(unsafe.Slice((*Node)(*nodes), *n)), nil // the driver's own array is good until the next call
+}
+
+// DependOn has the next work of a stream that is being captured come after a node of the same capture too.
+func (a *API) DependOn(s Stream, node Node) error {
+	const add = 0
+	n := &node
+	return a.call(streamUpdateCapture, uintptr(s), uintptr(unsafe.Pointer(n)), 1, add)
 }
 
 // ExchangeCaptureMode sets what the calling thread may do while others capture, and returns what it was.

@@ -7,8 +7,8 @@ import (
 	"github.com/weir-project/weir/sdk/native/dl"
 )
 
-// Lane makes one C call at a time on a stream of a context: from any thread, whose own context it brings back, and only
-// if the stream is not being captured. It allocates nothing. It serves one caller at a time.
+// Lane makes C calls on a stream of a context: from any thread, whose own context it brings back, and only if the stream is
+// not being captured. It allocates nothing. It serves one caller at a time.
 type Lane struct {
 	api     *API
 	context Context
@@ -16,19 +16,21 @@ type Lane struct {
 	status  uintptr // of the stream, in the lower half
 
 	steps   *dl.Sequence // in the order of the constants below
+	targets int
 	restore *dl.Sequence // of one step that sets the thread's context
 }
 
 const (
 	askContext = iota
 	askCapture
-	target
-	laneSteps
+	target // and those after it
 )
 
-// NewLane is a lane into a context.
-func (a *API) NewLane(c Context) *Lane {
-	l := &Lane{api: a, context: c, steps: dl.NewSequence(laneSteps), restore: dl.NewSequence(1)}
+// NewLane is a lane of one call into a context.
+func (a *API) NewLane(c Context) *Lane { return a.newLane(c, 1) }
+
+func (a *API) newLane(c Context, targets int) *Lane {
+	l := &Lane{api: a, context: c, steps: dl.NewSequence(target + targets), targets: targets, restore: dl.NewSequence(1)}
 	*l.steps.Step(askContext) = dl.Step{Function: a.address[ctxGetCurrent], Check: &l.before, Mask: ^uintptr(0), Want: uintptr(c)}
 	l.steps.Step(askContext).Args[0] = uintptr(unsafe.Pointer(&l.before))
 	*l.steps.Step(askCapture) = dl.Step{Function: a.address[streamIsCapturing], Check: &l.status, Mask: 1<<32 - 1}
@@ -43,19 +45,25 @@ func (l *Lane) Target() *dl.Step { return l.steps.Step(target) }
 // Run asks whether the stream is being captured and makes the call if it is not. result is what the call returned; it
 // means nothing when the status is another than NotCapturing or there is an error, which is the driver's.
 func (l *Lane) Run(s Stream) (status CaptureStatus, result int, err error) {
+	status, stopped, err := l.run(s)
+	if stopped < l.targets && err == nil && status == NotCapturing {
+		result = int(int32(l.steps.Step(target + stopped).Result))
+	}
+	return status, result, err
+}
+
+// run is Run for several calls; stopped is the number of the one that failed, or how many there are.
+func (l *Lane) run(s Stream) (status CaptureStatus, stopped int, err error) {
 	l.steps.Step(askCapture).Args[0] = uintptr(s)
-	stopped := l.steps.Run(askContext)
+	stopped = l.steps.Run(askContext)
 	if stopped == askContext && l.steps.Step(askContext).Result == success { // the thread has another context
 		stopped, err = l.elsewhere()
 		if err != nil {
 			return 0, 0, err
 		}
 	}
-	switch stopped {
-	case laneSteps:
-		return NotCapturing, 0, nil
-	case target:
-		return NotCapturing, int(int32(l.Target().Result)), nil
+	if stopped >= target {
+		return NotCapturing, stopped - target, nil
 	}
 	if code := l.steps.Step(stopped).Result; code != success {
 		return 0, 0, l.api.check(symbols[[]function{ctxGetCurrent, streamIsCapturing}[stopped]].name, int32(code))

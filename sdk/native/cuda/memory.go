@@ -73,11 +73,22 @@ func (a *API) FreeHost(memory []byte) error {
 	return a.call(memFreeHost, uintptr(unsafe.Pointer(unsafe.SliceData(memory))))
 }
 
-// HostPointer is where the device sees memory of AllocHost.
+// HostPointer is where the device sees memory of AllocHost or RegisterHost.
 func (a *API) HostPointer(memory []byte) (Pointer, error) {
 	p := new(Pointer)
 	err := a.call(memHostGetDevicePointer, uintptr(unsafe.Pointer(p)), uintptr(unsafe.Pointer(unsafe.SliceData(memory))), 0)
 	return *p, err
+}
+
+// RegisterHost page-locks host memory that begins at a page, and lets every context read and write it.
+func (a *API) RegisterHost(memory []byte) error {
+	const portable, mapped = 1, 2
+	return a.call(memHostRegister, uintptr(unsafe.Pointer(unsafe.SliceData(memory))), uintptr(len(memory)), portable|mapped)
+}
+
+// UnregisterHost ends RegisterHost.
+func (a *API) UnregisterHost(memory []byte) error {
+	return a.call(memHostUnregister, uintptr(unsafe.Pointer(unsafe.SliceData(memory))))
 }
 
 // Allocation is what the driver knows of an address.

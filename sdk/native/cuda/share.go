@@ -116,10 +116,6 @@ type accessDesc struct {
 
 // Map puts a block at an address of its own where a device may read and write it.
 func (a *API) Map(b Block, bytes int64, device int) (Pointer, error) {
-	prop, err := a.prop(device)
-	if err != nil {
-		return 0, err
-	}
 	p := new(Pointer)
 	if err := a.call(memAddressReserve, uintptr(unsafe.Pointer(p)), uintptr(bytes), 0, 0, 0); err != nil {
 		return 0, err
@@ -128,12 +124,20 @@ func (a *API) Map(b Block, bytes int64, device int) (Pointer, error) {
 		_ = a.call(memAddressFree, uintptr(*p), uintptr(bytes))
 		return 0, err
 	}
-	access := &accessDesc{locationKind: deviceLocation, device: prop.device, flags: readWrite}
-	if err := a.call(memSetAccess, uintptr(*p), uintptr(bytes), uintptr(unsafe.Pointer(access)), 1); err != nil {
+	if err := a.Allow(*p, bytes, device); err != nil {
 		_ = a.Unmap(*p, bytes)
 		return 0, err
 	}
 	return *p, nil
+}
+
+// Allow lets a device read and write what Map has put at an address, beside those that may already.
+func (a *API) Allow(p Pointer, bytes int64, device int) error {
+	access := &accessDesc{locationKind: deviceLocation, flags: readWrite}
+	if err := a.check("cuDeviceGet", a.deviceGet(&access.device, int32(device))); err != nil {
+		return err
+	}
+	return a.call(memSetAccess, uintptr(p), uintptr(bytes), uintptr(unsafe.Pointer(access)), 1)
 }
 
 // Unmap ends a mapping of Map.

@@ -32,6 +32,8 @@ const (
 	memHostAlloc
 	memFreeHost
 	memHostGetDevicePointer
+	memHostRegister
+	memHostUnregister
 	pointerGetAttribute
 	streamCreate
 	streamDestroy
@@ -43,6 +45,7 @@ const (
 	streamEndCapture
 	streamIsCapturing
 	streamGetCaptureInfo
+	streamUpdateCapture
 	exchangeCaptureMode
 	graphInstantiate
 	graphLaunch
@@ -63,6 +66,8 @@ const (
 	moduleUnload
 	moduleGetFunction
 	launchKernel
+	occupancy
+	funcSetAttribute
 	ipcGetMemHandle
 	ipcOpenMemHandle
 	ipcCloseMemHandle
@@ -109,6 +114,8 @@ var symbols = [numFunctions]symbol{
 	memHostAlloc:            {name: "cuMemHostAlloc"},
 	memFreeHost:             {name: "cuMemFreeHost"},
 	memHostGetDevicePointer: {name: "cuMemHostGetDevicePointer_v2", optional: true},
+	memHostRegister:         {name: "cuMemHostRegister_v2", optional: true},
+	memHostUnregister:       {name: "cuMemHostUnregister", optional: true},
 	pointerGetAttribute:     {name: "cuPointerGetAttribute"},
 	streamCreate:            {name: "cuStreamCreate"},
 	streamDestroy:           {name: "cuStreamDestroy_v2"},
@@ -120,6 +127,7 @@ var symbols = [numFunctions]symbol{
 	streamEndCapture:        {name: "cuStreamEndCapture"},
 	streamIsCapturing:       {name: "cuStreamIsCapturing"},
 	streamGetCaptureInfo:    {name: "cuStreamGetCaptureInfo_v2"},
+	streamUpdateCapture:     {name: "cuStreamUpdateCaptureDependencies", optional: true}, // the newer version also has data on edges
 	exchangeCaptureMode:     {name: "cuThreadExchangeStreamCaptureMode"},
 	graphInstantiate:        {name: "cuGraphInstantiateWithFlags"},
 	graphLaunch:             {name: "cuGraphLaunch"},
@@ -140,6 +148,8 @@ var symbols = [numFunctions]symbol{
 	moduleUnload:            {name: "cuModuleUnload"},
 	moduleGetFunction:       {name: "cuModuleGetFunction"},
 	launchKernel:            {name: "cuLaunchKernel"},
+	occupancy:               {name: "cuOccupancyMaxActiveBlocksPerMultiprocessor", optional: true},
+	funcSetAttribute:        {name: "cuFuncSetAttribute", optional: true},
 	ipcGetMemHandle:         {name: "cuIpcGetMemHandle", optional: true},
 	ipcOpenMemHandle:        {name: "cuIpcOpenMemHandle_v2", optional: true},
 	ipcCloseMemHandle:       {name: "cuIpcCloseMemHandle", optional: true},
@@ -183,15 +193,12 @@ func (a *API) Address(name string) uintptr {
 	return a.address[max(0, slices.IndexFunc(symbols[:], func(s symbol) bool { return s.name == name }))]
 }
 
-// notFound is the code of an absent function, as the driver would give it.
-const notFound = 500
-
 // call calls a function of the driver and turns a failure into an *Error.
 //
 //go:uintptrescapes
 func (a *API) call(f function, args ...uintptr) error {
 	if a.address[f] == 0 {
-		return &Error{Call: symbols[f].name, Code: notFound, Name: "CUDA_ERROR_NOT_FOUND", Text: "the driver is too old to have it"}
+		return &Error{Call: symbols[f].name, Code: NotFound, Name: "CUDA_ERROR_NOT_FOUND", Text: "the driver is too old to have it"}
 	}
 	if code := int32(dl.Call(a.address[f], args...)); code != success {
 		return a.check(symbols[f].name, code)

@@ -21,7 +21,7 @@ const ProtocolVersion = 1
 
 const (
 	maxMessage  = 128 << 20 // a kernel image is the largest thing sent
-	maxFiles    = 64        // descriptors beside one message; the kernel's own limit is 253
+	maxFiles    = 232       // descriptors beside one message; the kernel's own limit is 253
 	sendTimeout = 10 * time.Second
 )
 

@@ -883,7 +883,8 @@ func (x *Connect) GetDeadlineNs() int64 {
 type Peers struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Instance      uint64                 `protobuf:"varint,1,opt,name=instance,proto3" json:"instance,omitempty"`
-	Data          [][]byte               `protobuf:"bytes,2,rep,name=data,proto3" json:"data,omitempty"` // by rank of the group
+	Data          [][]byte               `protobuf:"bytes,2,rep,name=data,proto3" json:"data,omitempty"`           // by rank of the group
+	Files         []bool                 `protobuf:"varint,3,rep,packed,name=files,proto3" json:"files,omitempty"` // by rank: its descriptor comes with the message, in the order of instances, then ranks
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -932,9 +933,19 @@ func (x *Peers) GetData() [][]byte {
 	return nil
 }
 
+func (x *Peers) GetFiles() []bool {
+	if x != nil {
+		return x.Files
+	}
+	return nil
+}
+
 type SelfTest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	DeadlineNs    int64                  `protobuf:"varint,1,opt,name=deadline_ns,json=deadlineNs,proto3" json:"deadline_ns,omitempty"`
+	state      protoimpl.MessageState `protogen:"open.v1"`
+	DeadlineNs int64                  `protobuf:"varint,1,opt,name=deadline_ns,json=deadlineNs,proto3" json:"deadline_ns,omitempty"`
+	// In processes that are thrown away: try too that kernels leave when they are told to, after which the plans are of no
+	// more use.
+	Abort         bool `protobuf:"varint,2,opt,name=abort,proto3" json:"abort,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -974,6 +985,13 @@ func (x *SelfTest) GetDeadlineNs() int64 {
 		return x.DeadlineNs
 	}
 	return 0
+}
+
+func (x *SelfTest) GetAbort() bool {
+	if x != nil {
+		return x.Abort
+	}
+	return false
 }
 
 type StepDone struct {
@@ -1041,6 +1059,7 @@ type Outcome struct {
 	Instance      uint64                 `protobuf:"varint,1,opt,name=instance,proto3" json:"instance,omitempty"`
 	Reason        *pluginv1.Reason       `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"` // not set: it worked
 	Data          []byte                 `protobuf:"bytes,3,opt,name=data,proto3" json:"data,omitempty"`     // of Prepare: for all ranks, as a unique id is; they get it with Connect
+	File          bool                   `protobuf:"varint,4,opt,name=file,proto3" json:"file,omitempty"`    // of Prepare: a descriptor comes with the message, for all ranks; they get it with Connect
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1094,6 +1113,13 @@ func (x *Outcome) GetData() []byte {
 		return x.Data
 	}
 	return nil
+}
+
+func (x *Outcome) GetFile() bool {
+	if x != nil {
+		return x.File
+	}
+	return false
 }
 
 // Discard drops instances that not every rank could prepare.
@@ -1880,21 +1906,24 @@ const file_rankv1_rank_proto_rawDesc = "" +
 	"\aConnect\x121\n" +
 	"\tinstances\x18\x01 \x03(\v2\x13.weir.rank.v1.PeersR\tinstances\x12\x1f\n" +
 	"\vdeadline_ns\x18\x02 \x01(\x03R\n" +
-	"deadlineNs\"7\n" +
+	"deadlineNs\"M\n" +
 	"\x05Peers\x12\x1a\n" +
 	"\binstance\x18\x01 \x01(\x04R\binstance\x12\x12\n" +
-	"\x04data\x18\x02 \x03(\fR\x04data\"+\n" +
+	"\x04data\x18\x02 \x03(\fR\x04data\x12\x14\n" +
+	"\x05files\x18\x03 \x03(\bR\x05files\"A\n" +
 	"\bSelfTest\x12\x1f\n" +
 	"\vdeadline_ns\x18\x01 \x01(\x03R\n" +
-	"deadlineNs\"\x81\x01\n" +
+	"deadlineNs\x12\x14\n" +
+	"\x05abort\x18\x02 \x01(\bR\x05abort\"\x81\x01\n" +
 	"\bStepDone\x121\n" +
 	"\boutcomes\x18\x01 \x03(\v2\x15.weir.rank.v1.OutcomeR\boutcomes\x12\"\n" +
 	"\rstart_unix_ns\x18\x02 \x01(\x03R\vstartUnixNs\x12\x1e\n" +
-	"\vend_unix_ns\x18\x03 \x01(\x03R\tendUnixNs\"i\n" +
+	"\vend_unix_ns\x18\x03 \x01(\x03R\tendUnixNs\"}\n" +
 	"\aOutcome\x12\x1a\n" +
 	"\binstance\x18\x01 \x01(\x04R\binstance\x12.\n" +
 	"\x06reason\x18\x02 \x01(\v2\x16.weir.plugin.v1.ReasonR\x06reason\x12\x12\n" +
-	"\x04data\x18\x03 \x01(\fR\x04data\"'\n" +
+	"\x04data\x18\x03 \x01(\fR\x04data\x12\x12\n" +
+	"\x04file\x18\x04 \x01(\bR\x04file\"'\n" +
 	"\aDiscard\x12\x1c\n" +
 	"\tinstances\x18\x01 \x03(\x04R\tinstances\"\x81\x01\n" +
 	"\x06Commit\x12\x14\n" +

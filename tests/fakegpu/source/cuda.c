@@ -1,33 +1,60 @@
-// A CUDA driver without a GPU: device memory is the process's own, a stream is a thread that works a queue, a graph a list
-// of what was queued. Its environment:
+// A CUDA driver without a GPU: device memory is files of memory that processes can share, a stream is a thread that works a
+// queue, a graph a list of what was queued with what comes before what. Its environment:
 //   FAKE_CUDA_DEVICES   number of devices (1)
 //   FAKE_CUDA_MEMORY    bytes of each (1 GiB)
 //   FAKE_CUDA_INIT      what cuInit returns (0)
+//   FAKE_CUDA_VERSION   the CUDA version that it serves (13000)
+//   FAKE_CUDA_NO_BLOCKS 1: no memory with descriptors (VMM), as on some virtual GPUs
+//   FAKE_CUDA_RESIDENT  how many blocks of any kernel each of the four multiprocessors runs at once (32)
 // As with the real driver, a call that may not be made while a stream is captured invalidates the capture.
+//
+// An image that is an ELF shared object of the host is loaded and its kernels run: int NAME(void **arguments) in stream order,
+// once for all blocks, with unsigned NAME_params[] the sizes of its arguments and a 0. What it returns, if not 0, is what all
+// calls return from then on, as after an illegal address. Kernels of any other image do nothing.
 #define _GNU_SOURCE
+#include <dlfcn.h>
+#include <elf.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <time.h>
+#include <unistd.h>
 
 typedef int result;
 enum { OK = 0, INVALID = 1, OOM = 2, NOT_INIT = 3, NO_DEVICE = 100, BAD_DEVICE = 101, BAD_CONTEXT = 201, BAD_HANDLE = 400,
-	NOT_READY = 600, UNSUPPORTED = 801, CAPTURE_UNSUPPORTED = 900, CAPTURE_INVALIDATED = 901, NOT_CAPTURING = 902 };
+	NOT_FOUND = 500, NOT_READY = 600, UNSUPPORTED = 801, CAPTURE_UNSUPPORTED = 900, CAPTURE_INVALIDATED = 901,
+	NOT_CAPTURING = 902, CAPTURE_ISOLATION = 905 };
 
 typedef struct object { void (*destroy)(void *); void *argument; int references; } object;
-typedef struct event { uint64_t recorded, happened; struct timespec at; } event;
+struct op; struct graph;
+typedef struct tail { struct op **ops; int n; } tail; // what the next work comes after
+typedef struct event {
+	uint64_t recorded, happened;
+	struct timespec at;
+	uint64_t capture; // that it was recorded in; 0 for none
+	struct graph *graph;
+	tail tail;
+} event;
+typedef struct kernel { int (*run)(void **); int n; unsigned sizes[64]; } kernel;
 typedef struct op {
-	enum { COPY, FILL, HOST, KERNEL, RECORD, WAIT } kind;
+	enum { COPY, FILL, HOST, KERNEL, LAUNCH, GRAPH, RECORD, WAIT } kind;
 	void *dst, *src;
 	size_t n;
 	void (*fn)(void *);
 	event *event;
 	uint64_t number; // of the record that a wait is for
+	kernel *kernel;
+	void **arguments;
+	struct graph *graph;
+	tail after; // of a graph's node
+	int index, captured;
 	struct op *next;
 } op;
-typedef struct graph { op **ops; int n; object **objects; int owned; } graph;
+typedef struct graph { op **ops; int n; object **objects; int owned, pending, gone; } graph;
 typedef struct context { int device; struct stream *standard; int users; } context;
 typedef struct stream {
 	context *context;
@@ -36,10 +63,11 @@ typedef struct stream {
 	uint64_t capture;
 	int mode;
 	graph *graph;
+	tail tail;
 	pthread_t thread;
 	struct stream *next;
 } stream;
-typedef struct block { char *start; size_t n; int device, host; struct block *next; } block;
+typedef struct block { char *start; size_t n; int device, host, fd; struct block *next; } block;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static pthread_cond_t changed = PTHREAD_COND_INITIALIZER;
@@ -50,6 +78,7 @@ static block *blocks;
 static stream *streams;
 static uint64_t captures;
 static long launches;
+static int sticky; // what every call returns from now on
 static __thread context *current;
 static __thread int mode;
 
@@ -68,7 +97,7 @@ result cuInit(unsigned flags) {
 	started = 1;
 	return OK;
 }
-result cuDriverGetVersion(int *v) { *v = 13000; return OK; }
+result cuDriverGetVersion(int *v) { *v = number("FAKE_CUDA_VERSION", 13000); return OK; }
 result cuDeviceGetCount(int *n) { *n = devices; return started ? OK : NOT_INIT; }
 result cuDeviceGet(int *d, int i) {
 	if (!started) return NOT_INIT;
@@ -79,7 +108,7 @@ result cuDeviceGet(int *d, int i) {
 result cuDeviceGetName(char *s, int n, int d) { snprintf(s, n, "Fake GPU %d", d); return OK; }
 result cuDeviceGetUuid_v2(unsigned char *u, int d) { memset(u, 0xfa, 16); u[0] = d; return OK; }
 result cuDeviceGetPCIBusId(char *s, int n, int d) { snprintf(s, n, "0000:%02X:00.0", 0x10 + d); return OK; }
-result cuDeviceGetAttribute(int *v, int a, int d) { (void)d; *v = a == 75 ? 9 : 0; return OK; }
+result cuDeviceGetAttribute(int *v, int a, int d) { (void)d; *v = a == 75 ? 9 : a == 16 ? 4 : 0; return OK; }
 result cuDeviceCanAccessPeer(int *can, int a, int b) { *can = a != b; return OK; }
 result cuGetErrorName(int e, const char **s) {
 	switch (e) {
@@ -87,6 +116,8 @@ result cuGetErrorName(int e, const char **s) {
 	case OOM: *s = "CUDA_ERROR_OUT_OF_MEMORY"; return OK;
 	case NO_DEVICE: *s = "CUDA_ERROR_NO_DEVICE"; return OK;
 	case BAD_CONTEXT: *s = "CUDA_ERROR_INVALID_CONTEXT"; return OK;
+	case NOT_FOUND: *s = "CUDA_ERROR_NOT_FOUND"; return OK;
+	case 700: *s = "CUDA_ERROR_ILLEGAL_ADDRESS"; return OK;
 	case UNSUPPORTED: *s = "CUDA_ERROR_NOT_SUPPORTED"; return OK;
 	case CAPTURE_UNSUPPORTED: *s = "CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED"; return OK;
 	case CAPTURE_INVALIDATED: *s = "CUDA_ERROR_STREAM_CAPTURE_INVALIDATED"; return OK;
@@ -120,15 +151,31 @@ result cuMemGetInfo_v2(size_t *f, size_t *t) {
 	return OK;
 }
 
+static result broken(void) { return __atomic_load_n(&sticky, __ATOMIC_SEQ_CST); }
+
+// file is memory that other processes can be given.
+static int file(size_t n) {
+	int fd = memfd_create("fake-cuda", MFD_CLOEXEC);
+	if (fd >= 0 && ftruncate(fd, n)) { close(fd); fd = -1; }
+	return fd;
+}
+static size_t pages(size_t n) { return (n + 4095) / 4096 * 4096; }
+static void *map(void *at, size_t n, int fd) {
+	void *p = mmap(at, n, PROT_READ | PROT_WRITE, MAP_SHARED | (at ? MAP_FIXED : 0), fd, 0);
+	return p == MAP_FAILED ? 0 : p;
+}
 static result take(void **p, size_t n, int host) {
 	if (!current) return BAD_CONTEXT;
+	if (broken()) return broken();
 	if (unsafe()) return CAPTURE_UNSUPPORTED;
 	if (!n) return INVALID;
 	pthread_mutex_lock(&lock);
 	if (!host && used[current->device] + n > memory) { pthread_mutex_unlock(&lock); return OOM; }
+	int fd = file(pages(n));
+	char *start = fd < 0 ? 0 : map(0, pages(n), fd);
+	if (!start) { pthread_mutex_unlock(&lock); return OOM; }
 	block *b = malloc(sizeof *b);
-	size_t whole = (n + 255) / 256 * 256;
-	*b = (block){aligned_alloc(256, whole), n, current->device, host, blocks};
+	*b = (block){start, n, current->device, host, fd, blocks};
 	blocks = b;
 	if (!host) used[current->device] += n;
 	pthread_mutex_unlock(&lock);
@@ -136,25 +183,50 @@ static result take(void **p, size_t n, int host) {
 	*p = b->start;
 	return OK;
 }
-static result give(void *p) {
-	if (unsafe()) return CAPTURE_UNSUPPORTED;
-	pthread_mutex_lock(&lock);
+// forget takes what begins at an address from the list; the lock is held.
+static block *forget(void *p) {
 	for (block **b = &blocks; *b; b = &(*b)->next)
 		if ((*b)->start == p) {
 			block *gone = *b;
-			if (!gone->host) used[gone->device] -= gone->n;
 			*b = gone->next;
-			free(gone->start); free(gone);
-			pthread_mutex_unlock(&lock);
-			return OK;
+			return gone;
 		}
+	return 0;
+}
+static result give(void *p) {
+	if (unsafe()) return CAPTURE_UNSUPPORTED;
+	pthread_mutex_lock(&lock);
+	block *gone = forget(p);
+	if (gone && !gone->host) used[gone->device] -= gone->n;
 	pthread_mutex_unlock(&lock);
-	return INVALID;
+	if (!gone) return INVALID;
+	munmap(gone->start, pages(gone->n));
+	close(gone->fd);
+	free(gone);
+	return OK;
 }
 result cuMemAlloc_v2(void **p, size_t n) { return take(p, n, 0); }
 result cuMemFree_v2(void *p) { return give(p); }
 result cuMemHostAlloc(void **p, size_t n, unsigned f) { (void)f; return take(p, n, 1); }
 result cuMemFreeHost(void *p) { return give(p); }
+result cuMemHostRegister_v2(void *p, size_t n, unsigned f) {
+	(void)f;
+	if (unsafe()) return CAPTURE_UNSUPPORTED;
+	if (!current || (uintptr_t)p % 4096 || !n) return INVALID;
+	block *b = malloc(sizeof *b);
+	pthread_mutex_lock(&lock);
+	*b = (block){p, n, current->device, 1, -1, blocks};
+	blocks = b;
+	pthread_mutex_unlock(&lock);
+	return OK;
+}
+result cuMemHostUnregister(void *p) {
+	pthread_mutex_lock(&lock);
+	block *gone = forget(p);
+	pthread_mutex_unlock(&lock);
+	free(gone);
+	return gone ? OK : INVALID;
+}
 result cuMemHostGetDevicePointer_v2(void **d, void *p, unsigned f) { (void)f; *d = p; return OK; }
 result cuPointerGetAttribute(void *out, int attribute, char *p) {
 	result r = INVALID;
@@ -174,9 +246,79 @@ result cuPointerGetAttribute(void *out, int attribute, char *p) {
 	return r;
 }
 
+// Memory with descriptors (VMM). A handle is a file of its own.
+typedef struct handle { int fd; size_t n; } handle;
+enum { GRANULARITY = 1 << 16 };
+static int no_blocks(void) { return number("FAKE_CUDA_NO_BLOCKS", 0); }
+result cuMemGetAllocationGranularity(size_t *n, void *prop, int o) { (void)prop; (void)o; *n = GRANULARITY; return no_blocks() ? UNSUPPORTED : OK; }
+result cuMemCreate(handle **h, size_t n, void *prop, uint64_t f) {
+	(void)prop; (void)f;
+	if (no_blocks()) return UNSUPPORTED;
+	if (broken()) return broken();
+	if (!n || n % GRANULARITY) return INVALID;
+	if (n > memory) return OOM;
+	*h = malloc(sizeof **h);
+	**h = (handle){file(n), n};
+	return (*h)->fd < 0 ? OOM : OK;
+}
+result cuMemRelease(handle *h) { close(h->fd); free(h); return OK; }
+result cuMemExportToShareableHandle(int *fd, handle *h, int type, uint64_t f) {
+	(void)f;
+	*fd = fcntl(h->fd, F_DUPFD_CLOEXEC, 0);
+	return type == 1 && *fd >= 0 ? OK : INVALID;
+}
+result cuMemImportFromShareableHandle(handle **h, void *fd, int type) {
+	off_t n = lseek((int)(intptr_t)fd, 0, SEEK_END);
+	int own = fcntl((int)(intptr_t)fd, F_DUPFD_CLOEXEC, 0);
+	if (type != 1 || n <= 0 || own < 0) return INVALID;
+	*h = malloc(sizeof **h);
+	**h = (handle){own, n};
+	return OK;
+}
+result cuMemAddressReserve(void **p, size_t n, size_t align, void *at, uint64_t f) {
+	(void)align; (void)at; (void)f;
+	*p = mmap(0, n, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	return *p == MAP_FAILED ? OOM : OK;
+}
+result cuMemAddressFree(void *p, size_t n) { return munmap(p, n) ? INVALID : OK; }
+result cuMemMap(void *p, size_t n, size_t offset, handle *h, uint64_t f) { (void)f; return !offset && n <= h->n && map(p, n, h->fd) ? OK : INVALID; }
+result cuMemUnmap(void *p, size_t n) { return mmap(p, n, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) == MAP_FAILED ? INVALID : OK; }
+result cuMemSetAccess(void *p, size_t n, void *access, size_t count) { (void)p; (void)n; (void)access; (void)count; return OK; }
+
+// CUDA IPC.
+typedef struct ipc { union { char bytes[64]; struct { int pid, fd; size_t n; } of; } u; } ipc;
+result cuIpcGetMemHandle(ipc *h, void *p) {
+	result r = INVALID;
+	memset(h, 0, sizeof *h);
+	pthread_mutex_lock(&lock);
+	for (block *b = blocks; b; b = b->next)
+		if (b->start == p && b->fd >= 0) { h->u.of.pid = getpid(); h->u.of.fd = b->fd; h->u.of.n = pages(b->n); r = OK; }
+	pthread_mutex_unlock(&lock);
+	return r;
+}
+result cuIpcOpenMemHandle_v2(void **p, ipc h, unsigned f) {
+	(void)f;
+	char path[64];
+	snprintf(path, sizeof path, "/proc/%d/fd/%d", h.u.of.pid, h.u.of.fd);
+	int fd = open(path, O_RDWR | O_CLOEXEC);
+	if (fd < 0) return INVALID;
+	*p = map(0, h.u.of.n, fd);
+	close(fd);
+	return *p ? OK : OOM;
+}
+result cuIpcCloseMemHandle(void *p) { (void)p; return OK; } // its size is not known
+
+static void run_graph(graph *g);
+
 // perform does an operation outside the lock.
 static void perform(op *o) {
 	switch (o->kind) {
+	case LAUNCH: {
+		int r = broken() ? 0 : o->kernel->run(o->arguments);
+		if (r) __atomic_store_n(&sticky, r, __ATOMIC_SEQ_CST);
+		break;
+	}
+	case GRAPH: run_graph(o->graph); break;
 	case COPY: memcpy(o->dst, o->src, o->n); break;
 	case FILL: memset(o->dst, (int)(intptr_t)o->src, o->n); break;
 	case HOST: case KERNEL: if (o->fn) o->fn(o->src); break;
@@ -193,6 +335,43 @@ static void perform(op *o) {
 		pthread_mutex_unlock(&lock);
 	}
 }
+// node is one of a graph that is being run.
+typedef struct node { graph *g; op *o; char *done; } node;
+static void *run_node(void *argument) {
+	node *n = argument;
+	pthread_mutex_lock(&lock);
+	for (int i = 0; i < n->o->after.n; i++)
+		while (!n->done[n->o->after.ops[i]->index]) pthread_cond_wait(&changed, &lock);
+	pthread_mutex_unlock(&lock);
+	perform(n->o);
+	pthread_mutex_lock(&lock);
+	n->done[n->o->index] = 1;
+	pthread_cond_broadcast(&changed);
+	pthread_mutex_unlock(&lock);
+	return 0;
+}
+static void drop(graph *g);
+// run_graph gives every node a thread if there are branches, so that those run together.
+static void run_graph(graph *g) {
+	int chain = 1;
+	for (int i = 0; i < g->n; i++) chain = chain && (i ? g->ops[i]->after.n == 1 && g->ops[i]->after.ops[0] == g->ops[i - 1] : !g->ops[i]->after.n);
+	if (chain) {
+		for (int i = 0; i < g->n; i++) perform(g->ops[i]);
+	} else {
+		node *nodes = calloc(g->n, sizeof *nodes);
+		pthread_t *threads = calloc(g->n, sizeof *threads);
+		char *done = calloc(g->n, 1);
+		for (int i = 0; i < g->n; i++) {
+			nodes[i] = (node){g, g->ops[i], done};
+			pthread_create(&threads[i], 0, run_node, &nodes[i]);
+		}
+		for (int i = 0; i < g->n; i++) pthread_join(threads[i], 0);
+		free(nodes); free(threads); free(done);
+	}
+	pthread_mutex_lock(&lock);
+	if (--g->pending == 0 && g->gone) drop(g);
+	pthread_mutex_unlock(&lock);
+}
 static void *work(void *argument) {
 	stream *s = argument;
 	pthread_mutex_lock(&lock);
@@ -204,6 +383,7 @@ static void *work(void *argument) {
 		s->busy = 1;
 		pthread_mutex_unlock(&lock);
 		perform(o);
+		if (o->kind == LAUNCH) { free(o->arguments[o->kernel->n]); free(o->arguments); }
 		free(o);
 		pthread_mutex_lock(&lock);
 		s->busy = 0;
@@ -229,27 +409,67 @@ static stream *find(stream *s) {
 	if (!current->standard) current->standard = make(current);
 	return current->standard;
 }
-static void append(stream *s, const op *o) {
+// join adds to a tail what is not in it.
+static void join(tail *t, const tail *more) {
+	for (int i = 0; i < more->n; i++) {
+		int have = 0;
+		for (int k = 0; k < t->n; k++) have = have || t->ops[k] == more->ops[i];
+		if (have) continue;
+		t->ops = realloc(t->ops, (t->n + 1) * sizeof *t->ops);
+		t->ops[t->n++] = more->ops[i];
+	}
+}
+// captured reports whether the capture goes on; the lock is held.
+static int captured(uint64_t capture) {
+	for (stream *s = streams; s; s = s->next) if (s->capture == capture && s->status) return 1;
+	return 0;
+}
+// record makes an operation part of a capture; the lock is held.
+static result record(stream *s, const op *o) {
+	if (o->kind == RECORD) {
+		event *e = o->event;
+		e->capture = s->capture; e->graph = s->graph;
+		e->tail = (tail){0};
+		join(&e->tail, &s->tail);
+		return OK;
+	}
+	if (o->kind == WAIT) {
+		if (o->event->capture != s->capture) { s->status = 2; return CAPTURE_ISOLATION; }
+		join(&s->tail, &o->event->tail);
+		return OK;
+	}
+	graph *g = s->graph;
+	op *copy = malloc(sizeof *copy);
+	*copy = *o;
+	copy->next = 0; copy->captured = 1; copy->index = g->n; copy->after = s->tail;
+	g->ops = realloc(g->ops, ++g->n * sizeof *g->ops);
+	g->ops[g->n - 1] = copy;
+	s->tail = (tail){malloc(sizeof copy), 1};
+	s->tail.ops[0] = copy;
+	return OK;
+}
+static result append(stream *s, const op *o) {
+	if (!s->status && o->kind == WAIT && o->event->capture && captured(o->event->capture)) { // the stream joins the capture
+		s->status = 1; s->mode = 1; s->capture = o->event->capture; s->graph = o->event->graph;
+		s->tail = (tail){0};
+	}
+	if (s->status) return record(s, o);
 	op *copy = malloc(sizeof *copy);
 	*copy = *o;
 	copy->next = 0;
-	if (s->status) {
-		graph *g = s->graph;
-		g->ops = realloc(g->ops, ++g->n * sizeof *g->ops);
-		g->ops[g->n - 1] = copy;
-		return;
-	}
-	if (copy->kind == RECORD) copy->number = ++copy->event->recorded;
+	if (copy->kind == RECORD) { copy->number = ++copy->event->recorded; copy->event->capture = 0; }
 	if (copy->kind == WAIT) copy->number = copy->event->recorded;
 	*s->last = copy;
 	s->last = &copy->next;
 	pthread_cond_broadcast(&changed);
+	return OK;
 }
 static result enqueue(stream *handle, op o) {
+	if (broken()) return broken();
 	pthread_mutex_lock(&lock);
 	stream *s = find(handle);
 	result r = s ? s->status == 2 ? CAPTURE_INVALIDATED : OK : BAD_CONTEXT;
-	if (!r) append(s, &o);
+	if (!r) r = append(s, &o);
 	pthread_mutex_unlock(&lock);
 	return r;
 }
@@ -278,7 +498,7 @@ static result drain(stream *handle, int wait) {
 		pthread_cond_wait(&changed, &lock);
 	}
 	pthread_mutex_unlock(&lock);
-	return r;
+	return broken() ? broken() : r;
 }
 result cuStreamSynchronize(stream *s) { return drain(s, 1); }
 result cuStreamQuery(stream *s) { return drain(s, 0); }
@@ -296,7 +516,7 @@ result cuEventQuery(event *e) {
 	pthread_mutex_lock(&lock);
 	result r = e->happened < e->recorded ? NOT_READY : OK;
 	pthread_mutex_unlock(&lock);
-	return r;
+	return broken() ? broken() : r;
 }
 result cuEventSynchronize(event *e) {
 	if (unsafe()) return CAPTURE_UNSUPPORTED;
@@ -337,6 +557,7 @@ result cuStreamBeginCapture_v2(stream *s, int m) {
 	pthread_mutex_lock(&lock);
 	s->status = 1; s->mode = m; s->capture = ++captures;
 	s->graph = calloc(1, sizeof *s->graph);
+	s->tail = (tail){0};
 	pthread_mutex_unlock(&lock);
 	return OK;
 }
@@ -344,10 +565,24 @@ result cuStreamIsCapturing(stream *s, int *status) {
 	*status = (uintptr_t)s > 2 ? s->status : 0;
 	return OK;
 }
-result cuStreamGetCaptureInfo_v2(stream *s, int *status, uint64_t *id, graph **g, void *deps, void *n) {
-	(void)deps; (void)n;
+result cuStreamGetCaptureInfo_v2(stream *s, int *status, uint64_t *id, graph **g, op ***deps, size_t *n) {
 	*status = (uintptr_t)s > 2 ? s->status : 0;
-	if (*status == 1) { if (id) *id = s->capture; if (g) *g = s->graph; }
+	if (*status == 1) {
+		if (id) *id = s->capture;
+		if (g) *g = s->graph;
+		if (deps) *deps = s->tail.ops;
+		if (n) *n = s->tail.n;
+	}
+	return OK;
+}
+result cuStreamUpdateCaptureDependencies(stream *s, op **nodes, size_t n, unsigned set) {
+	if (s->status != 1) return NOT_CAPTURING;
+	pthread_mutex_lock(&lock);
+	tail more = {nodes, n}, old = s->tail;
+	s->tail = (tail){0};
+	if (!set) join(&s->tail, &old);
+	join(&s->tail, &more);
+	pthread_mutex_unlock(&lock);
 	return OK;
 }
 static void drop(graph *g) {
@@ -361,6 +596,8 @@ result cuStreamEndCapture(stream *s, graph **g) {
 	*g = was == 1 ? s->graph : 0;
 	if (was == 2) drop(s->graph);
 	s->status = 0;
+	for (stream *other = streams; other; other = other->next)
+		if (other->status && other->capture == s->capture) other->status = 0;
 	pthread_mutex_unlock(&lock);
 	return was == 0 ? NOT_CAPTURING : was == 2 ? CAPTURE_INVALIDATED : OK;
 }
@@ -380,19 +617,26 @@ result cuGraphInstantiateWithFlags(graph **x, graph *g, uint64_t f) {
 result cuGraphLaunch(graph *x, stream *handle) {
 	pthread_mutex_lock(&lock);
 	stream *s = find(handle);
-	for (int i = 0; s && i < x->n; i++) append(s, x->ops[i]);
+	result r = !s ? BAD_CONTEXT : s->status ? CAPTURE_UNSUPPORTED : broken();
+	if (!r) { x->pending++; append(s, &(op){.kind = GRAPH, .graph = x}); }
 	pthread_mutex_unlock(&lock);
-	return s ? OK : BAD_CONTEXT;
+	return r;
 }
 result cuGraphDestroy(graph *g) { pthread_mutex_lock(&lock); drop(g); pthread_mutex_unlock(&lock); return OK; }
-result cuGraphExecDestroy(graph *g) { return cuGraphDestroy(g); }
+result cuGraphExecDestroy(graph *g) { // what it owns stays for launches that are not done
+	pthread_mutex_lock(&lock);
+	g->gone = 1;
+	if (!g->pending) drop(g);
+	pthread_mutex_unlock(&lock);
+	return OK;
+}
 result cuGraphGetNodes(graph *g, op **nodes, size_t *n) {
 	if (nodes) memcpy(nodes, g->ops, *n * sizeof *nodes);
 	*n = g->n;
 	return OK;
 }
 result cuGraphNodeGetType(op *o, int *type) {
-	static const int types[] = {[COPY] = 1, [FILL] = 2, [HOST] = 3, [KERNEL] = 0, [RECORD] = 7, [WAIT] = 6};
+	static const int types[] = {[COPY] = 1, [FILL] = 2, [HOST] = 3, [KERNEL] = 0, [LAUNCH] = 0};
 	*type = types[o->kind];
 	return OK;
 }
@@ -412,12 +656,63 @@ result cuGraphRetainUserObject(graph *g, object *o, unsigned n, unsigned f) {
 	return OK;
 }
 
-result cuModuleLoadData(void **m, const char *image) { *m = (void *)image; return image ? OK : INVALID; }
-result cuModuleUnload(void *m) { (void)m; return OK; }
-result cuModuleGetFunction(void **f, void *m, const char *name) { (void)m; *f = (void *)1; return name ? OK : INVALID; }
-result cuLaunchKernel(void *f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared, stream *s, void **args, void **extra) {
-	(void)f; (void)gy; (void)gz; (void)by; (void)bz; (void)shared; (void)s; (void)args; (void)extra;
+typedef struct module { int fd; void *library; } module;
+static module text; // what is no shared object
+result cuModuleLoadData(module **m, const char *image) {
+	if (!image) return INVALID;
+	*m = &text;
+	if (memcmp(image, ELFMAG, SELFMAG)) return OK;
+	const Elf64_Ehdr *h = (const void *)image;
+	size_t n = h->e_shoff + (size_t)h->e_shnum * h->e_shentsize; // sections come last
+	module new = {memfd_create("fake-cuda-module", MFD_CLOEXEC), 0};
+	char path[64];
+	snprintf(path, sizeof path, "/proc/self/fd/%d", new.fd);
+	if (new.fd < 0 || write(new.fd, image, n) != (ssize_t)n || !(new.library = dlopen(path, RTLD_NOW | RTLD_LOCAL))) {
+		close(new.fd);
+		return 200;
+	}
+	*m = malloc(sizeof **m);
+	**m = new;
+	return OK;
+}
+result cuModuleUnload(module *m) {
+	if (m != &text) { dlclose(m->library); close(m->fd); free(m); }
+	return OK;
+}
+result cuModuleGetFunction(kernel **f, module *m, const char *name) {
+	static kernel nothing;
+	if (!name) return INVALID;
+	*f = &nothing;
+	if (m == &text) return OK;
+	char sizes[256];
+	snprintf(sizes, sizeof sizes, "%s_params", name);
+	int (*run)(void **) = (int (*)(void **))dlsym(m->library, name);
+	unsigned *n = dlsym(m->library, sizes);
+	if (!run || !n) return NOT_FOUND;
+	*f = calloc(1, sizeof **f);
+	(*f)->run = run;
+	while (n[(*f)->n]) { (*f)->sizes[(*f)->n] = n[(*f)->n]; (*f)->n++; }
+	return OK;
+}
+result cuFuncSetAttribute(kernel *f, int a, int v) { (void)f; (void)a; (void)v; return OK; }
+result cuOccupancyMaxActiveBlocksPerMultiprocessor(int *n, kernel *f, int block, size_t shared) {
+	(void)f; (void)block; (void)shared;
+	*n = number("FAKE_CUDA_RESIDENT", 32);
+	return OK;
+}
+result cuLaunchKernel(kernel *f, unsigned gx, unsigned gy, unsigned gz, unsigned bx, unsigned by, unsigned bz, unsigned shared, stream *s, void **args, void **extra) {
+	(void)gy; (void)gz; (void)by; (void)bz; (void)shared; (void)extra;
 	if (!gx || bx > 1024) return INVALID;
 	__atomic_fetch_add(&launches, 1, __ATOMIC_RELAXED);
-	return OK;
+	if ((uintptr_t)f < 4096 || !f->run) return OK;
+	size_t total = 0;
+	for (int i = 0; i < f->n; i++) total += (f->sizes[i] + 15) / 16 * 16;
+	char *values = malloc(total + 1);
+	void **copy = calloc(f->n + 1, sizeof *copy);
+	copy[f->n] = values;
+	for (int i = 0; i < f->n; i++) {
+		copy[i] = memcpy(values, args[i], f->sizes[i]);
+		values += (f->sizes[i] + 15) / 16 * 16;
+	}
+	return enqueue(s, (op){.kind = LAUNCH, .kernel = f, .arguments = copy});
 }
