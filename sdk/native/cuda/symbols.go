@@ -81,7 +81,6 @@ const (
 	memSetAccess
 	memExport
 	memImport
-	occupancy
 	numFunctions
 )
 
@@ -163,7 +162,6 @@ var symbols = [numFunctions]symbol{
 	memSetAccess:            {name: "cuMemSetAccess", optional: true},
 	memExport:               {name: "cuMemExportToShareableHandle", optional: true},
 	memImport:               {name: "cuMemImportFromShareableHandle", optional: true},
-	occupancy:               {name: "cuOccupancyMaxActiveBlocksPerMultiprocessor", optional: true},
 }
 
 // API is the driver as programs that run plans use it. Its methods may be called concurrently. Unless one says
