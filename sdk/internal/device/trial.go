@@ -24,11 +24,13 @@ type Trial struct {
 	Free  func(cuda.Pointer) error
 
 	in, out cuda.Pointer
+	host    [2][]byte // of the last Run, which copies may still be for when it has been given up
 }
 
 // Run makes one, of at most as many bytes as were reserved. dst and src are the same slice or disjoint.
 func (t *Trial) Run(dst, src []byte) error {
 	d := t.Device
+	t.host = [2][]byte{dst, src}
 	return d.Do(func() error {
 		in := t.in
 		if &dst[0] == &src[0] {
@@ -117,5 +119,17 @@ func (t *Trial) free() {
 	}
 }
 
-// Close frees the buffers, which waits for the device: not after a Run that failed, whose work may never end.
-func (t *Trial) Close() error { return t.Device.Do(func() error { t.free(); return nil }) }
+// closePatience bounds how long Close waits for what a Run that failed has left on the stream.
+const closePatience = 10 * time.Second
+
+// Close frees the buffers when the stream uses them no more. After a Run that failed it comes when what is on trial has been
+// given up; work that does not end all the same keeps the buffers.
+func (t *Trial) Close() error {
+	return t.Device.Do(func() error {
+		if err := t.Device.Wait(t.Device.stream, time.Now().Add(closePatience), nil); err != nil {
+			return err
+		}
+		t.free()
+		return nil
+	})
+}

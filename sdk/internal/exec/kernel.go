@@ -30,8 +30,6 @@ type Kernel struct {
 	count uint32 // launches so far
 	order *Order
 
-	status  *kernelStatus
-	backing []byte   // of status
 	own     *os.File // of the buffer, for the peers
 	closers []func() error
 

@@ -174,14 +174,20 @@ func (k *Kernel) words() error {
 		return err
 	}
 	k.onClose(k.order.unuse)
-	var err error
-	if k.backing, err = api.AllocHost(statusBytes); err != nil {
+	backing, err := api.AllocHost(statusBytes)
+	if err != nil {
 		return err
 	}
-	k.onClose(func() error { return api.FreeHost(k.backing) })
-	clear(k.backing)
-	k.status = (*kernelStatus)(unsafe.Pointer(&k.backing[0]))
-	status, err := api.HostPointer(k.backing)
+	clear(backing)
+	w := &k.watch
+	w.status = (*kernelStatus)(unsafe.Pointer(&backing[0]))
+	k.onClose(func() error {
+		w.mu.Lock()
+		w.status = nil
+		w.mu.Unlock()
+		return api.FreeHost(backing)
+	})
+	status, err := api.HostPointer(backing)
 	if err != nil {
 		return err
 	}

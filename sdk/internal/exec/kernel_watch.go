@@ -21,9 +21,10 @@ const (
 type kernelWatch struct {
 	ready atomic.Bool // the ranks have connected
 
-	mu    sync.Mutex
-	seen  uint64    // waiting, when it last changed
-	since time.Time // when that was
+	mu     sync.Mutex
+	status *kernelStatus // nil once it has been given back
+	seen   uint64        // waiting, when it last changed
+	since  time.Time     // when that was
 }
 
 // Over reports whether calls fail because the plan has been aborted or closed.
@@ -48,7 +49,13 @@ func (k *Kernel) Watch(now time.Time) error {
 
 // fault is what a kernel refused.
 func (k *Kernel) fault() error {
-	switch f := atomic.LoadUint32(&k.status.fault); f {
+	w := &k.watch
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.status == nil {
+		return nil
+	}
+	switch f := atomic.LoadUint32(&w.status.fault); f {
 	case 0:
 		return nil
 	case faultVersion:
@@ -67,7 +74,10 @@ func (k *Kernel) stuck(now time.Time) (rank int, late bool) {
 	w := &k.watch
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	waiting := atomic.LoadUint64(&k.status.waiting)
+	if w.status == nil {
+		return 0, false
+	}
+	waiting := atomic.LoadUint64(&w.status.waiting)
 	if uint32(waiting) == 0 || waiting != w.seen {
 		w.seen, w.since = waiting, now
 		return 0, false
@@ -84,7 +94,11 @@ func (k *Kernel) Abort() {
 // tell sets the word at which kernels leave.
 func (k *Kernel) tell() {
 	k.over.Store(true)
-	atomic.StoreUint32(&k.status.abort, 1)
+	k.watch.mu.Lock()
+	defer k.watch.mu.Unlock()
+	if k.watch.status != nil {
+		atomic.StoreUint32(&k.watch.status.abort, 1)
+	}
 }
 
 // end gives everything back in the background, once, when no kernel can use it any more.
