@@ -1,0 +1,155 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/samber/lo"
+
+	"github.com/weir-project/weir/core/backend"
+	"github.com/weir-project/weir/core/collective"
+	"github.com/weir-project/weir/core/plan"
+	"github.com/weir-project/weir/core/topology"
+	"github.com/weir-project/weir/sdk/backendtest"
+	"github.com/weir-project/weir/sdk/kernel/ptx"
+	"github.com/weir-project/weir/tests/require"
+)
+
+func TestOneShot(t *testing.T) { backendtest.Run(t, backends()[0]) }
+
+func TestTwoShot(t *testing.T) { backendtest.Run(t, backends()[1]) }
+
+func TestHostStaged(t *testing.T) { backendtest.Run(t, backends()[2]) }
+
+// TestPlans: of every world size, the launch table serves every byte count of the windows once, with functions that the image
+// has, and the buffer has room for the largest.
+func TestPlans(t *testing.T) {
+	for _, b := range backends() {
+		for world := 2; world <= maxWorld; world++ {
+			k := kernelOf(t, b, world)
+			if err := k.Validate(world); err != nil {
+				t.Fatalf("%s, %d ranks: %v", b.Info().Name, world, err)
+			}
+			for _, dt := range types() {
+				if err := covers(k, dt, b.Info().Requirements.Windows); err != nil {
+					t.Errorf("%s, %d ranks, %s: %v", b.Info().Name, world, dt, err)
+				}
+			}
+			for _, l := range k.Launches {
+				if !strings.Contains(string(k.Image), ".entry "+l.Function+"(") {
+					t.Errorf("%s: the image has no function %s", b.Info().Name, l.Function)
+				}
+				if need := slots(l, world) * slotBytes * halves; need > k.BufferBytes {
+					t.Errorf("%s, %d ranks: %s of %d bytes takes %d bytes of the buffer, it has %d", b.Info().Name, world, l.Function, l.Max, need, k.BufferBytes)
+				}
+			}
+		}
+	}
+}
+
+// slots is what a launch takes of half a buffer.
+func slots(l plan.Launch, world int) int64 {
+	units, n := ceil(l.Max, unitBytes), int64(world)
+	switch {
+	case strings.HasPrefix(l.Function, "oneshot"):
+		return n * units
+	case strings.HasPrefix(l.Function, "twoshot"):
+		return 2 * n * ceil(units, n)
+	case strings.HasPrefix(l.Function, "hoststaged_oneshot"):
+		return units
+	default:
+		return (n + 1) * ceil(units, n)
+	}
+}
+
+// covers: the rows of a type follow each other without a gap up to the largest window.
+func covers(k *plan.Kernel, dt collective.DataType, windows []backend.Window) error {
+	rows := lo.Filter(k.Launches, func(l plan.Launch, _ int) bool { return l.DataType == dt.String() })
+	slices.SortFunc(rows, func(a, b plan.Launch) int { return int(a.Min - b.Min) })
+	next := int64(1)
+	for _, l := range rows {
+		if l.Min != next {
+			return fmt.Errorf("a launch begins at %d bytes, want %d", l.Min, next)
+		}
+		next = l.Max + 1
+	}
+	if most := lo.Max(lo.Map(windows, func(w backend.Window, _ int) int64 { return w.Range.Max })); next <= most {
+		return fmt.Errorf("the launches end at %d bytes, a window at %d", next-1, most)
+	}
+	return nil
+}
+
+// TestPeerAccess: only hoststaged serves GPUs that have not been seen to reach each other.
+func TestPeerAccess(t *testing.T) {
+	for p2p, want := range map[topology.P2P][]string{
+		topology.P2PVerified: {"oneshot", "twoshot", "hoststaged"}, topology.P2PReported: {"hoststaged"}, topology.P2PNone: {"hoststaged"},
+	} {
+		graph := topology.Graph{Devices: lo.Times(4, func(i int) topology.Device {
+			return topology.Device{Index: i, Vendor: "nvidia", Capability: "12.0"}
+		}), P2P: p2p}
+		g := collective.GPUGroup("g", graph, 1)
+		for i := range g.Ranks {
+			g.Ranks[i].Driver = "570.86"
+		}
+		req := backend.Request{Group: g, Class: collective.Class{Memory: collective.CUDA, DataType: collective.BFloat16}}
+		got := lo.FilterMap(backends(), func(b backend.Backend, _ int) (string, bool) {
+			return b.Info().Name, b.Info().Check(req).Kind == backend.Accept
+		})
+		if !slices.Equal(got, want) {
+			t.Errorf("P2P %s: %v serve, want %v", p2p, got, want)
+		}
+	}
+}
+
+// TestEverySize: the setting opens all that there is a buffer for.
+func TestEverySize(t *testing.T) {
+	o := oneShot{shared{&settings{EverySize: true}}}
+	if got := o.Info().Requirements.Windows; len(got) != 1 || got[0].Range.Max != oneShotKernel.most {
+		t.Errorf("windows %+v", got)
+	}
+}
+
+// TestPTXBelongsToSource: nobody changed a kernel, the header or the compiler's flags without building again.
+func TestPTXBelongsToSource(t *testing.T) {
+	for _, name := range sources(t) {
+		text := must(images.ReadFile(strings.TrimSuffix("kernels/"+name, ".cu") + ".ptx"))(t)
+		if err := ptx.Check(text, os.DirFS("kernels"), name); err != nil {
+			t.Error(err)
+		}
+		if strings.Contains(string(text), ".local") {
+			t.Errorf("%s keeps something in local memory, which is slow", name)
+		}
+	}
+}
+
+func sources(t *testing.T) []string {
+	t.Helper()
+	names := must(fs.Glob(os.DirFS("kernels"), "*.cu"))(t)
+	if len(names) != 3 {
+		t.Fatalf("sources %v", names)
+	}
+	return names
+}
+
+// TestPTXIsReproducible: the compiler that made the texts makes them again, byte for byte.
+func TestPTXIsReproducible(t *testing.T) {
+	require.Tool(t, ptx.Compiler)
+	version := must(ptx.Version(context.Background()))(t)
+	for _, name := range sources(t) {
+		t.Run(name, func(t *testing.T) {
+			text := string(must(images.ReadFile(strings.TrimSuffix("kernels/"+name, ".cu") + ".ptx"))(t))
+			if !strings.HasPrefix(text, "// "+version+"\n") {
+				require.Missing(t, ptx.Compiler, "the text is of another version than "+version)
+			}
+			if again := must(ptx.Build(t.Context(), filepath.Join("kernels", name)))(t); string(again) != text {
+				t.Error("built again it differs: run ./task kernels")
+			}
+		})
+	}
+}
