@@ -62,6 +62,27 @@ func fakeLibraries(t testing.TB) string {
 	return dir
 }
 
+var kernelsOnce sync.Once
+
+// fakeKernels are images of kernels for the fake driver: right ones, and others that are wrong as their names say.
+func fakeKernels(t testing.TB) string {
+	t.Helper()
+	dir := filepath.Join(fakeLibraries(t), "kernels")
+	kernelsOnce.Do(func() {
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		for name, flag := range map[string]string{
+			"right": "-DRIGHT", "wrong": "-DWRONG=1", "deaf": "-DDEAF", "hasty": "-DHASTY", "crash": "-DCRASH=1", "late-crash": "-DCRASH=1 -DCRASH_AT=200",
+		} {
+			if err := os.WriteFile(filepath.Join(dir, name), fakegpu.Kernel(t, strings.Fields(flag)...).Image, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+	return dir
+}
+
 func fakeNCCL(t *testing.T) string {
 	t.Helper()
 	return filepath.Join(fakeLibraries(t), "libnccl.so.2")

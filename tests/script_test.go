@@ -27,9 +27,10 @@ func runScripts(t *testing.T, dir string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	fakes, kernels := "", ""
+	fakes := ""
 	if _, err := exec.LookPath("cc"); err == nil {
-		fakes, kernels = fakeLibraries(t), fakeKernels(t)
+		fakes = fakeLibraries(t)
+		fakeKernels(t)
 	}
 	testscript.Run(t, testscript.Params{
 		Dir: dir,
@@ -43,7 +44,6 @@ func runScripts(t *testing.T, dir string) {
 			env.Setenv("BIN", bin)
 			env.Setenv("CONFIG", config)
 			env.Setenv("FAKEGPU", fakes)
-			env.Setenv("FAKEKERNELS", kernels)
 			env.Setenv("PATH", strings.Join([]string{bin, filepath.Join(bin, "programs"), env.Getenv("PATH")}, ":"))
 			return nil
 		},

@@ -16,6 +16,7 @@ import (
 
 	"go.opentelemetry.io/otel/trace"
 
+	"github.com/weir-project/weir/core/backend"
 	"github.com/weir-project/weir/core/collective"
 	"github.com/weir-project/weir/core/dispatch"
 	"github.com/weir-project/weir/core/plan"
@@ -51,8 +52,9 @@ type Options struct {
 	Logger  *slog.Logger
 	Decided func(Resolved) // optional; called with every outcome, one at a time
 
-	// Trial is optional: it runs a plan with foreign code in it apart from the ranks, and returns why it does not work.
-	Trial func(context.Context, plan.Plan, collective.Class, collective.Group) error
+	// Trial is optional: it runs a plan with foreign code in it apart from the ranks, at byte counts of the ranges, and returns
+	// why it does not work.
+	Trial func(context.Context, plan.Plan, []backend.Range, collective.Class, collective.Group) error
 
 	grace time.Duration // 0: the constant
 }

@@ -108,7 +108,7 @@ func TestProtocolConnectFails(t *testing.T) {
 // TestProtocolTrial has a plan with foreign code tried apart from the ranks, before they get it.
 func TestProtocolTrial(t *testing.T) {
 	clients := libraryAgent(t, func(o *Options) {
-		o.Trial = func(ctx context.Context, p plan.Plan, c collective.Class, g collective.Group) error {
+		o.Trial = func(ctx context.Context, p plan.Plan, _ []backend.Range, c collective.Class, g collective.Group) error {
 			l, ok := p.(*plan.Library)
 			if _, bounded := ctx.Deadline(); !bounded || !ok || l.Version != "2.28.9" || c != onDevice || g.WorldSize() != 2 {
 				return fmt.Errorf("asked about %v, %s, %v", p, c, g)

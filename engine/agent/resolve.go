@@ -162,7 +162,7 @@ func (r *resolution) prepare(ctx context.Context, d dispatch.Decision) (map[int]
 		name := d.Answers[i].Backend
 		p, err := r.plan(ctx, d, i)
 		if err == nil {
-			err = r.trial(ctx, p)
+			err = r.trial(ctx, p, d.Table.Ranges(i))
 		}
 		if err == nil {
 			var x *instance
@@ -189,7 +189,7 @@ func (r *resolution) prepare(ctx context.Context, d dispatch.Decision) (map[int]
 }
 
 // trial runs a plan with foreign code in it apart from the ranks.
-func (r *resolution) trial(ctx context.Context, p plan.Plan) error {
+func (r *resolution) trial(ctx context.Context, p plan.Plan, ranges []backend.Range) error {
 	agent := r.group.job.agent
 	if k := p.Kind(); agent.opts.Trial == nil || k != plan.LibraryKind && k != plan.KernelKind {
 		return nil
@@ -203,7 +203,7 @@ func (r *resolution) trial(ctx context.Context, p plan.Plan) error {
 		case <-ctx.Done():
 		}
 	}()
-	return agent.opts.Trial(ctx, p, r.asked.class, r.group.facts)
+	return agent.opts.Trial(ctx, p, ranges, r.asked.class, r.group.facts)
 }
 
 // plan asks a backend for its plan and checks it.

@@ -42,6 +42,7 @@ type trialKey struct {
 	Weir    string
 	Plan    string
 	File    string // of a library, which one that is: size and time of its last change
+	Ranges  string
 	Class   string
 	Shared  bool
 	Devices []string // of the ranks: UUID or PCI bus id, and driver
@@ -49,8 +50,11 @@ type trialKey struct {
 }
 
 // try says whether a plan works. One at a time: trials would be in each other's way.
-func (t *trials) try(ctx context.Context, p plan.Plan, class collective.Class, g collective.Group) error {
-	key, err := keyOf(p, class, g)
+func (t *trials) try(ctx context.Context, p plan.Plan, ranges []backend.Range, class collective.Class, g collective.Group) error {
+	if p.Kind() == plan.LibraryKind {
+		ranges = backend.AllBytes() // it serves them all, whatever is left to it
+	}
+	key, err := keyOf(p, ranges, class, g)
 	if err != nil {
 		return &backend.Fault{Code: backend.LibMissing, Rank: backend.AnyRank, Err: err}
 	}
@@ -64,7 +68,7 @@ func (t *trials) try(ctx context.Context, p plan.Plan, class collective.Class, g
 		return nil
 	}
 	start := time.Now()
-	err = t.run(ctx, p, class, g)
+	err = t.run(ctx, onlyPlan{p, ranges}, class, g)
 	if ctx.Err() == nil || errors.Is(ctx.Err(), context.DeadlineExceeded) { // otherwise nothing was found out
 		t.known[key] = err
 	}
@@ -84,9 +88,9 @@ func nameOf(p plan.Plan) string {
 	return string(p.Kind())
 }
 
-func keyOf(p plan.Plan, class collective.Class, g collective.Group) (string, error) {
+func keyOf(p plan.Plan, ranges []backend.Range, class collective.Class, g collective.Group) (string, error) {
 	_, _, shared := g.SharedDevice()
-	k := trialKey{Weir: Version, Class: class.String(), Shared: shared}
+	k := trialKey{Weir: Version, Ranges: fmt.Sprint(ranges), Class: class.String(), Shared: shared}
 	switch p := p.(type) {
 	case *plan.Library:
 		info, err := os.Stat(p.Path)
@@ -111,13 +115,13 @@ func keyOf(p plan.Plan, class collective.Class, g collective.Group) (string, err
 }
 
 // run has as many processes as the group has ranks decide the class, with the plan as the only candidate.
-func (t *trials) run(ctx context.Context, p plan.Plan, class collective.Class, g collective.Group) error {
+func (t *trials) run(ctx context.Context, p onlyPlan, class collective.Class, g collective.Group) error {
 	cfg, n := t.engine.config, g.WorldSize()
 	t.number++
 	var declined []backend.Reason
 	a, err := agent.Listen(agent.Options{
 		Socket: filepath.Join(t.engine.folder.Path, fmt.Sprintf("trial-%d.sock", t.number)), WorldSize: n,
-		Candidates:   []dispatch.Candidate{{Plugin: "weir", Info: onlyPlan{p}.Info(), Backend: onlyPlan{p}}},
+		Candidates:   []dispatch.Candidate{{Plugin: "weir", Info: p.Info(), Backend: p}},
 		ShareDevices: g.ShareDevices, UnabortableKernels: true, TryAbort: true, MaxShared: int64(cfg.Shared.MaxBytes), JoinDeadline: cfg.Group.JoinDeadline, CallDeadline: cfg.Group.Deadline,
 		PrepareDeadline: cfg.Deadlines.Prepare, SelfTestDeadline: cfg.Deadlines.SelfTest, Topology: t.engine.topology,
 		Tracer: telemetry.NewTracer(noop.NewTracerProvider()), Logger: t.engine.logger.With("trial", t.number),
@@ -205,14 +209,17 @@ func (t *trials) remember(key string) {
 }
 
 // onlyPlan is a backend that is one plan.
-type onlyPlan struct{ plan plan.Plan }
+type onlyPlan struct {
+	plan   plan.Plan
+	ranges []backend.Range // that it serves
+}
 
 func (o onlyPlan) Info() backend.Info {
 	return backend.Info{Name: "trial", Description: "a plan on trial", Kind: o.plan.Kind()}
 }
 
 func (o onlyPlan) Accept(context.Context, backend.Request) (backend.Verdict, error) {
-	return backend.Accepted(backend.AllBytes()...), nil
+	return backend.Accepted(o.ranges...), nil
 }
 
 func (o onlyPlan) Plan(context.Context, backend.Request, []backend.Range) (plan.Plan, error) {
