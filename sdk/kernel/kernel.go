@@ -1,12 +1,12 @@
-// Package kernel has the C header for kernel authors, for programs that compile kernels.
+// Package kernel holds what authors of GPU kernels include: weir_kernel.h.
 package kernel
 
-import _ "embed" // for the header
+import _ "embed"
 
-// HeaderName is what kernels include it by.
+// HeaderName is what kernels include.
 const HeaderName = "weir_kernel.h"
 
-// Header is the text of weir_kernel.h.
+// Header is the contents of weir_kernel.h.
 //
 //go:embed weir_kernel.h
-var Header string
+var Header []byte

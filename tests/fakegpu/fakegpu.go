@@ -31,7 +31,7 @@ const KernelBytes = 1 << 20
 func Kernel(t testing.TB, flags ...string) *plan.Kernel {
 	t.Helper()
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, kernel.HeaderName), []byte(kernel.Header), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, kernel.HeaderName), kernel.Header, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	image, err := os.ReadFile(build(t, dir, "kernel.so", kernelSource, append(flags, "-Wall", "-Wextra", "-Werror")))

@@ -69,7 +69,8 @@ func (p *Program) Close() error {
 	return errors.Join(p.Free(p.own[0]), p.Free(p.own[1]), p.DestroyStream(p.Stream))
 }
 
-func raw[T any](s []T) []byte {
+// Raw is the bytes of a slice.
+func Raw[T any](s []T) []byte {
 	return unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(s))), len(s)*int(unsafe.Sizeof(s[0])))
 }
 
@@ -84,13 +85,13 @@ func (p *Program) Load(g *rank.Group, n int) error {
 			return err
 		}
 	}
-	return p.ToDevice(p.Src, raw(src))
+	return p.ToDevice(p.Src, Raw(src))
 }
 
 // Check waits for the stream and compares a result with the sum of what Load wrote.
 func (p *Program) Check(g *rank.Group, at cuda.Pointer, n int) error {
 	got := make([]float32, n)
-	if err := errors.Join(p.SynchronizeStream(p.Stream), p.ToHost(raw(got), at)); err != nil {
+	if err := errors.Join(p.SynchronizeStream(p.Stream), p.ToHost(Raw(got), at)); err != nil {
 		return err
 	}
 	for i := range got {
@@ -113,7 +114,16 @@ func (p *Program) Once(g *rank.Group, n int) error {
 
 // Capture records f in a graph and instantiates it. kinds are the graph's nodes.
 func (p *Program) Capture(f func() error) (x cuda.GraphExec, kinds []int, err error) {
-	if err := p.BeginCapture(p.Stream, cuda.CaptureGlobal); err != nil {
+	return p.capture(cuda.CaptureGlobal, f)
+}
+
+// CaptureLocal is Capture where other ranks of this process go on meanwhile.
+func (p *Program) CaptureLocal(f func() error) (x cuda.GraphExec, kinds []int, err error) {
+	return p.capture(cuda.CaptureThreadLocal, f)
+}
+
+func (p *Program) capture(mode cuda.CaptureMode, f func() error) (x cuda.GraphExec, kinds []int, err error) {
+	if err := p.BeginCapture(p.Stream, mode); err != nil {
 		return 0, nil, err
 	}
 	failed := f()

@@ -543,7 +543,7 @@ func TestKernelLayout(t *testing.T) {
 		{"buffer_bytes", unsafe.Offsetof(c.bufferBytes)},
 		{"buffers", unsafe.Offsetof(c.buffers)},
 	}
-	source := "#include <stddef.h>\n" + kernel.Header + "const unsigned layout[] = {"
+	source := "#include <stddef.h>\n" + string(kernel.Header) + "const unsigned layout[] = {"
 	var want []uint32
 	for _, f := range fields {
 		source += fmt.Sprintf("offsetof(weir_call, %s), ", f.name)

@@ -38,22 +38,6 @@ func (a *API) AllowShared(f Function, bytes int) error {
 	return a.call(funcSetAttribute, uintptr(f), maxDynamicShared, uintptr(bytes))
 }
 
-// Resident is how many blocks of a kernel the device can run at once, if it runs nothing else. In a driver that loads kernels
-// when they are first used, the kernel is loaded then.
-func (a *API) Resident(f Function, device, block, sharedBytes int) (int, error) {
-	const multiprocessorCount = 16
-	var handle, processors int32
-	if err := a.check("cuDeviceGet", a.deviceGet(&handle, int32(device))); err != nil {
-		return 0, err
-	}
-	if err := a.check("cuDeviceGetAttribute", a.getAttribute(&processors, multiprocessorCount, handle)); err != nil {
-		return 0, err
-	}
-	each := new(int32)
-	err := a.call(occupancy, uintptr(unsafe.Pointer(each)), uintptr(f), uintptr(block), uintptr(sharedBytes))
-	return int(*each) * int(processors), err
-}
-
 // Launcher launches kernels without allocating. It serves one caller at a time.
 type Launcher struct {
 	api  *API

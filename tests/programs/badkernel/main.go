@@ -52,25 +52,26 @@ func (b *bad) Plan(_ context.Context, req backend.Request, _ []backend.Range) (p
 		Image: ptx, BufferBytes: int64(2 * 16 * req.Group.WorldSize() * most / 4), Buffer: plan.DeviceBuffer, PollsAbort: true,
 		Launches: []plan.Launch{{DataType: "float32", Min: 1, Max: most, Function: b.Fault, Grid: 1, Block: 256}},
 	}
-	l := &p.Launches[0]
+	l, right := &p.Launches[0], "none"
 	if b.Image != "" {
 		image, err := os.ReadFile(b.Image)
 		if err != nil {
 			return nil, err
 		}
-		p.Image, l.Function = image, "sum_f32"
+		right = "sum_f32"
+		p.Image, l.Function = image, right
 	}
 	switch b.Fault {
 	case "needs a newer driver":
-		p.MinDriver, l.Function = "99.0", "none"
+		p.MinDriver, l.Function = "99.0", right
 	case "newer PTX":
-		p.Image, l.Function = bytes.Replace(ptx, []byte(".version 7.0"), []byte(".version 9.9"), 1), "none"
+		p.Image, l.Function = bytes.Replace(ptx, []byte(".version 7.0"), []byte(".version 9.9"), 1), right
 	case "not PTX":
-		p.Image, l.Function = []byte("a kernel, honestly\n"), "none"
+		p.Image, l.Function = []byte("a kernel, honestly\n"), right
 	case "no such function":
 		l.Function = "absent"
 	case "too many blocks":
-		l.Function, l.Grid = "none", 1<<16
+		l.Function, l.Grid = right, 1<<16
 	case "":
 		return nil, fmt.Errorf("which fault? set plugins.NAME.settings.fault")
 	}

@@ -53,6 +53,10 @@ func run(fault string) error {
 	if err != nil {
 		return err
 	}
+	op := collective.Max
+	if len(os.Args) > 2 { // "sum": kernels serve nothing else
+		op = collective.Sum
+	}
 	const n = 1000
 	p, err := api.Alloc(4 * n)
 	if err != nil {
@@ -69,7 +73,7 @@ func run(fault string) error {
 				return errors.Join(api.SynchronizeStream(stream), s.Close())
 			}
 		}
-		if err := rank.AllReduceDevice(g, uintptr(p), uintptr(p), n, collective.Float32, collective.Max, uintptr(stream)); err != nil {
+		if err := rank.AllReduceDevice(g, uintptr(p), uintptr(p), n, collective.Float32, op, uintptr(stream)); err != nil {
 			break
 		}
 		if i == calls && fault == "leave" {
@@ -77,13 +81,15 @@ func run(fault string) error {
 		}
 		if i%16 == 0 {
 			if err := api.SynchronizeStream(stream); err != nil {
-				return err
+				fmt.Fprintf(os.Stderr, "rank %d: %v\n", g.Rank(), err)
+				break
 			}
 		}
 	}
 	for end := time.Now().Add(20 * time.Second); g.Err() == nil && time.Now().Before(end); {
 		time.Sleep(time.Millisecond)
 	}
+	fmt.Fprintf(os.Stderr, "rank %d: %v\n", g.Rank(), g.Err())
 	// The stream ends too, and the device is there for others.
 	err = errors.Join(api.SynchronizeStream(stream), api.Fill(p, 0, 4*n), api.Free(p))
 	if err != nil {
