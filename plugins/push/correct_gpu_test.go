@@ -3,7 +3,9 @@ package main
 import (
 	"encoding/binary"
 	"fmt"
+	"os"
 	"slices"
+	"strconv"
 	"testing"
 	"time"
 
@@ -44,27 +46,31 @@ func kernelOf(t testing.TB, b backend.Backend, world int) *plan.Kernel {
 	return p.(*plan.Kernel)
 }
 
-// sourceOf is the source of a backend's kernels.
-func sourceOf(b backend.Backend) string { return "kernels/" + b.Info().Name + ".cu" }
+// sourceOf is the source of a backend's kernels for a world size.
+func sourceOf(b backend.Backend, world int, variant string) source {
+	return source{"kernels/" + b.Info().Name + ".cu", compiledFor(world), variant}
+}
 
 // trial is a team that all-reduces what it fills itself and checks it, all on the GPU.
 type trial struct {
 	*team
-	source, define string
+	source         source
 	kernel         *plan.Kernel
 	arena          []cuda.Pointer // by rank: in, out
 	replay, errors cuda.Pointer
 	most           int64
 }
 
-func newTrial(g *gpu, b backend.Backend, define string, world int) *trial {
+func newTrial(g *gpu, b backend.Backend, variant string, world int) *trial {
 	g.t.Helper()
 	k := kernelOf(g.t, b, world)
-	tr := &trial{team: newTeam(g, world, k.BufferBytes, k.Buffer == plan.HostBuffer), source: sourceOf(b), define: define, kernel: k}
+	tr := &trial{team: newTeam(g, world, k.BufferBytes, k.Buffer == plan.HostBuffer), source: sourceOf(b, world, variant), kernel: k}
 	tr.most = lo.Max(lo.Map(k.Launches, func(l plan.Launch, _ int) int64 { return l.Max }))
-	for range world {
+	for _, r := range tr.ranks {
+		g.on(r.device)
 		tr.arena = append(tr.arena, g.alloc(2*(tr.most+256)))
 	}
+	g.on(0)
 	tr.replay, tr.errors = g.alloc(8), g.alloc(16)
 	return tr
 }
@@ -80,7 +86,7 @@ func (tr *trial) row(dt collective.DataType, bytes int64) plan.Launch {
 }
 
 func (tr *trial) function(s step) cuda.Function {
-	return tr.gpu.function(tr.source, tr.define, s.row.Function)
+	return tr.gpu.function(tr.source, s.row.Function)
 }
 
 // edges are steps at every edge of the launch table, in an order that alternates between small and large.
@@ -107,48 +113,73 @@ func (tr *trial) edges(dt collective.DataType) []step {
 	return steps
 }
 
-// run captures the steps, each rank's one after the other, and replays them. The ranks run free of each other within
-// a replay; with wait each pauses at random before each step.
-func (tr *trial) run(steps []step, replays int, wait time.Duration) {
+// run captures and replays the steps: the inputs of all are made, then each rank does its all-reduces one after the other, free
+// of the other ranks, and when all are done everything is checked. Nothing else may run while ranks wait for each other: a
+// kernel that wants another split of a multiprocessor's memory than one that waits there cannot begin, and virtual ranks wait
+// on every multiprocessor.
+func (tr *trial) run(steps []step, replays int) {
 	tr.t.Helper()
-	check := func(name string) cuda.Function { return tr.gpu.function("testdata/check.cu", "", name) }
-	fill, verify, next, delay := check("fill"), check("verify"), check("next"), check("delay")
-	for _, s := range steps {
-		if !tr.fitsAtOnce(tr.function(s), s.row.Grid, s.row.Block) {
-			tr.t.Fatalf("%s: %d ranks' blocks do not fit on the GPU at once", s, len(tr.ranks))
+	check := func(name string) cuda.Function { return tr.gpu.function(checks(), name) }
+	fill, verify, next := check("fill"), check("verify"), check("next")
+	work := tr.tasks(steps)
+	for i := range tr.contexts { // not while capturing
+		tr.on(i)
+		for _, s := range steps {
+			tr.function(s)
 		}
 	}
-	x := tr.capture(func(r *rank) {
-		for i, s := range steps {
-			size := int64(s.dt.Size())
-			in := tr.arena[r.rank] + cuda.Pointer((s.offset[0]+int64(r.rank))*size) // ranks' alignments differ
-			out := tr.arena[r.rank] + cuda.Pointer(tr.most+256) + cuda.Pointer(s.offset[1]*size)
-			if s.inPlace {
-				out = in
+	tr.on(0)
+	forAll := func(f cuda.Function) {
+		for _, of := range work {
+			for _, k := range of {
+				launch(tr.gpu, f, int(min(ceil(int64(k.count), 256)+1, 64)), 256, tr.main, k)
 			}
-			k := task{
-				in: in, out: out, count: uint64(s.count), replay: tr.replay, errors: tr.errors, rank: uint32(r.rank),
-				world: uint32(len(tr.ranks)), step: uint32(i), kind: map[collective.DataType]uint32{collective.Float16: 1, collective.BFloat16: 2}[s.dt],
-			}
-			blocks := int(min(ceil(s.count, 256)+1, 64))
-			launch(tr.gpu, fill, blocks, 256, r.stream, k)
-			if wait > 0 {
-				d := k
-				d.count = uint64(wait)
-				launch(tr.gpu, delay, 1, 1, r.stream, d)
-			}
-			launch(tr.gpu, tr.function(s), s.row.Grid, s.row.Block, r.stream, tr.call(r, s.dt, s.count, in, out))
-			launch(tr.gpu, verify, blocks, 256, r.stream, k)
 		}
-	}, func(s cuda.Stream) { launch(tr.gpu, next, 1, 1, s, task{replay: tr.replay}) })
+	}
+	x := tr.capture(func() { forAll(fill) }, func(r *rank) {
+		for i, s := range steps {
+			k := work[r.rank][i]
+			launch(tr.gpu, tr.function(s), s.row.Grid, s.row.Block, r.stream, tr.call(r, s.dt, s.count, k.in, k.out))
+		}
+	}, func() {
+		forAll(verify)
+		launch(tr.gpu, next, 1, 1, tr.main, task{replay: tr.replay})
+	})
 	const at = 500
 	for i := range replays {
 		tr.check(tr.Launch(x, tr.main))
 		if i%at == at-1 || i == replays-1 {
-			tr.finish(time.Minute)
+			tr.finish(20 * time.Second)
 		}
 	}
 	tr.verdict(steps)
+}
+
+// tasks are the fillings of every rank and step, each with memory of its own. The ranks' alignments differ.
+func (tr *trial) tasks(steps []step) [][]task {
+	tr.t.Helper()
+	kinds := map[collective.DataType]uint32{collective.Float16: 1, collective.BFloat16: 2}
+	each := lo.Map(steps, func(s step, _ int) int64 { return ceil((s.count+8+int64(len(tr.ranks)))*int64(s.dt.Size()), 256) * 256 })
+	return lo.Map(tr.ranks, func(r *rank, _ int) []task {
+		tr.on(r.device)
+		at := tr.alloc(2 * lo.Sum(each))
+		tr.on(0)
+		return lo.Map(steps, func(s step, i int) task {
+			if !tr.fitsAtOnce(tr.function(s), s.row.Grid, s.row.Block) {
+				tr.t.Fatalf("%s: %d ranks' blocks do not fit on the GPU at once", s, len(tr.ranks))
+			}
+			size := int64(s.dt.Size())
+			in, out := at+cuda.Pointer((s.offset[0]+int64(r.rank))*size), at+cuda.Pointer(each[i]+s.offset[1]*size)
+			if s.inPlace {
+				out = in
+			}
+			at += cuda.Pointer(2 * each[i])
+			return task{
+				in: in, out: out, count: uint64(s.count), replay: tr.replay, errors: tr.errors, kind: kinds[s.dt],
+				rank: uint32(r.rank), world: uint32(len(tr.ranks)), step: uint32(i),
+			}
+		})
+	})
 }
 
 // finish waits for the main stream; at the deadline it tells the ranks to leave and fails.
@@ -191,7 +222,7 @@ func backends() []backend.Backend {
 }
 
 // TestGPUEdges: every type, many world sizes, sizes at all edges of the launch table, odd counts and misaligned buffers, in
-// place and not, ranks that pause, blocks that dawdle between push and poll, a sequence that wraps.
+// place and not, blocks that dawdle before they enter and between push and poll, a sequence that wraps.
 func TestGPUEdges(t *testing.T) {
 	for _, b := range backends() {
 		for _, world := range []int{1, 2, 3, 4, 5, 8, 13, 16} {
@@ -200,10 +231,58 @@ func TestGPUEdges(t *testing.T) {
 				tr := newTrial(g, b, lo.Ternary(world%4 == 0, "PUSH_DAWDLE", ""), world)
 				tr.preset(0xffffffff - 5)
 				for _, dt := range types() {
-					tr.run(tr.edges(dt), 20, 20*time.Microsecond)
+					tr.run(tr.edges(dt), 20)
 				}
 				if now := tr.sequence(tr.ranks[0]); now > 1<<20 {
 					t.Errorf("sequence %#x: it has not wrapped", now)
+				}
+			})
+		}
+	}
+}
+
+// TestGPUReplays: a graph that is replayed very often, with other inputs each time, ranks that run free of each other.
+// WEIR_PUSH_REPLAYS says how often; the usual number is for every day.
+func TestGPUReplays(t *testing.T) {
+	replays := 2000
+	if often := os.Getenv("WEIR_PUSH_REPLAYS"); often != "" {
+		replays = must(strconv.Atoi(often))(t)
+	}
+	for _, b := range backends() {
+		for _, world := range []int{2, 4, 8} {
+			t.Run(fmt.Sprintf("%s/%d", b.Info().Name, world), func(t *testing.T) {
+				if b.Info().Name == "hoststaged" {
+					replays = min(replays, 5000) // PCIe is slow, and there is one for all
+				}
+				tr := newTrial(openGPU(t), b, "", world)
+				tr.preset(0xfffff000)
+				dt := types()[world%3]
+				size := int64(dt.Size())
+				steps := []step{
+					{count: 14 << 10 / size}, {count: 1, inPlace: true}, {count: 0}, {count: 84<<10/size - 3, offset: [2]int64{1, 0}}, {count: 2001, offset: [2]int64{1, 1}, inPlace: true},
+				}
+				for i := range steps {
+					steps[i].dt, steps[i].row = dt, tr.row(dt, max(1, steps[i].count*size))
+				}
+				tr.run(steps, replays)
+			})
+		}
+	}
+}
+
+// TestGPUSizes: every count from one element on, and those at the end of the window.
+func TestGPUSizes(t *testing.T) {
+	for _, b := range backends() {
+		for _, world := range []int{3, 8} {
+			t.Run(fmt.Sprintf("%s/%d", b.Info().Name, world), func(t *testing.T) {
+				tr := newTrial(openGPU(t), b, "PUSH_DAWDLE", world)
+				for _, dt := range types() {
+					last := tr.most / int64(dt.Size())
+					counts := append(lo.RangeFrom[int64](1, 100), lo.RangeFrom[int64](last-9, 10)...)
+					steps := lo.Map(counts, func(n int64, i int) step {
+						return step{dt: dt, count: n, row: tr.row(dt, n*int64(dt.Size())), offset: [2]int64{n % 3, n % 2}, inPlace: i%4 == 0}
+					})
+					tr.run(steps, 5)
 				}
 			})
 		}

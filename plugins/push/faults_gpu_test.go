@@ -38,7 +38,7 @@ func (a *alone) start(r *rank, s cuda.Stream, count int64, change func(*call)) {
 	if change != nil {
 		change(&c)
 	}
-	launch(a.gpu, a.gpu.function(a.source, "", row.Function), row.Grid, row.Block, s, c)
+	launch(a.gpu, a.gpu.function(a.source, row.Function), row.Grid, row.Block, s, c)
 }
 
 // ends waits for a stream to come to its end, which it must.
@@ -174,12 +174,12 @@ func TestGPUStaleFlags(t *testing.T) {
 			const each = 256
 			if between > 0 {
 				row := a.row(collective.Float32, 4)
-				f := a.gpu.function(a.source, "", row.Function)
-				x := a.capture(func(r *rank) {
+				f := a.gpu.function(a.source, row.Function)
+				x := a.capture(nothing, func(r *rank) {
 					for range each {
 						launch(a.gpu, f, row.Grid, row.Block, r.stream, a.call(r, collective.Float32, 1, a.arena[r.rank], a.arena[r.rank]))
 					}
-				}, nil)
+				}, nothing)
 				for range between / each {
 					a.check(a.Launch(x, a.main))
 				}

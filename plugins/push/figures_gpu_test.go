@@ -4,12 +4,15 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/samber/lo"
 
+	"github.com/weir-project/weir/core/backend"
 	"github.com/weir-project/weir/core/collective"
 	"github.com/weir-project/weir/sdk/native/cuda"
+	"github.com/weir-project/weir/tests/require"
 )
 
 const (
@@ -37,18 +40,24 @@ func (g *gpu) perNode(x cuda.GraphExec) float64 {
 }
 
 // chained is the time of one all-reduce of bfloat16 in a chain of them.
-func (tr *trial) chained(source, define, function string, s shape, bytes int64) float64 {
+func (tr *trial) chained(variant, function string, s shape, bytes int64) float64 {
 	tr.t.Helper()
-	f := tr.gpu.function(source, define, function)
-	if !tr.fitsAtOnce(f, s.grid, s.block) {
+	from := tr.source
+	from.variant = variant
+	if !tr.fitsAtOnce(tr.gpu.function(from, function), s.grid, s.block) {
 		return 0
 	}
-	return tr.perNode(tr.capture(func(r *rank) {
+	for i := range tr.contexts { // not while capturing
+		tr.on(i)
+		tr.gpu.function(from, function)
+	}
+	tr.on(0)
+	return tr.perNode(tr.capture(nothing, func(r *rank) {
 		for range chain {
 			in := tr.arena[r.rank]
-			launch(tr.gpu, f, s.grid, s.block, r.stream, tr.call(r, collective.BFloat16, bytes/2, in, in+cuda.Pointer(tr.most+256)))
+			launch(tr.gpu, tr.gpu.function(from, function), s.grid, s.block, r.stream, tr.call(r, collective.BFloat16, bytes/2, in, in+cuda.Pointer(tr.most+256)))
 		}
-	}, nil))
+	}, nothing))
 }
 
 // TestGPUShapes tries shapes for the sizes of a verify pass: WEIR_PUSH_SHAPES=1.
@@ -77,7 +86,7 @@ func TestGPUShapes(t *testing.T) {
 				for _, block := range []int64{32, 64, 128, 256, 512} {
 					for _, each := range []int64{1, 2, 4} {
 						s := shape{int(ceil(units, block*each)), int(block)}
-						if us := tr.chained(tr.source, "", name+"_bfloat16_8", s, kib<<10); us > 0 {
+						if us := tr.chained("", name+"_bfloat16", s, kib<<10); us > 0 {
 							line += fmt.Sprintf(" %d×%d %.1f", s.grid, s.block, us)
 						}
 					}
@@ -103,16 +112,16 @@ func TestGPUFigures(t *testing.T) {
 	g := openGPU(t)
 	const world = 8
 	one, two, host := newTrial(g, backends()[0], "", world), newTrial(g, backends()[1], "", world), newTrial(g, backends()[2], "", world)
-	empty := g.perNode(one.capture(func(r *rank) {
+	empty := g.perNode(one.capture(nothing, func(r *rank) {
 		for range chain {
-			launch(g, g.function("testdata/check.cu", "", "empty"), 1, 32, r.stream, task{})
+			launch(g, g.function(checks(), "empty"), 1, 32, r.stream, task{})
 		}
-	}, nil))
+	}, nothing))
 	way := func(at cuda.Pointer) float64 {
 		const rounds = 10000
 		begin, end := must(g.NewEvent(true))(t), must(g.NewEvent(true))(t)
 		g.check(g.Record(begin, g.main))
-		launch(g, g.function("testdata/check.cu", "", "pingpong"), 2, 32, g.main, task{in: at, count: rounds})
+		launch(g, g.function(checks(), "pingpong"), 2, 32, g.main, task{in: at, count: rounds})
 		g.check(g.Record(end, g.main), g.SynchronizeEvent(end))
 		return float64(must(g.Elapsed(begin, end))(t)) * 1000 / rounds / 2
 	}
@@ -134,12 +143,44 @@ func TestGPUFigures(t *testing.T) {
 			row := c.tr.row(collective.BFloat16, kib<<10)
 			s := shape{row.Grid, row.Block}
 			phases := lo.Ternary(c.phases > 0, c.phases, lo.Ternary(kib<<10 <= hostOneShot(world), 1.0, 2.0))
-			us := c.tr.chained(c.tr.source, "", row.Function, s, kib<<10)
-			f := floor{empty, c.tr.chained(c.tr.source, "PUSH_SHAPE_ONLY", row.Function, s, kib<<10), c.way}
-			fmt.Printf("%-20s %5d KiB %9.2f %9.2f %9.2f %6.2f×  %d×%d\n", row.Function[:len(row.Function)-len("_bfloat16_8")], kib, us, f.shape, f.sum(phases),
+			us := c.tr.chained("", row.Function, s, kib<<10)
+			f := floor{empty, c.tr.chained("PUSH_SHAPE_ONLY", row.Function, s, kib<<10), c.way}
+			fmt.Printf("%-20s %5d KiB %9.2f %9.2f %9.2f %6.2f×  %d×%d\n", strings.TrimSuffix(row.Function, "_bfloat16"), kib, us, f.shape, f.sum(phases),
 				us/f.sum(phases), s.grid, s.block)
 		}
 	}
 	one.verdict([]step{{}})
 	two.verdict([]step{{}})
+}
+
+// TestGPULinks prints what windows.go is made from: the algorithms by size, over the links of as many GPUs as WEIR_PUSH_DEVICES
+// says, a rank on each: WEIR_PUSH_LINKS=1.
+func TestGPULinks(t *testing.T) {
+	if os.Getenv("WEIR_PUSH_LINKS") == "" {
+		t.Skip("set WEIR_PUSH_LINKS=1 to measure links")
+	}
+	g := openGPU(t)
+	world := len(g.contexts)
+	if world < 2 {
+		require.Missing(t, "gpus", "WEIR_PUSH_DEVICES says fewer than two")
+	}
+	trials := lo.Map(backends(), func(b backend.Backend, _ int) *trial { return newTrial(g, b, "", world) })
+	fmt.Printf("%d GPUs, µs: %12s %9s %9s\n", world, "oneshot", "twoshot", "hoststaged")
+	for bytes := int64(1 << 10); bytes <= twoShotKernel.most; bytes *= 2 {
+		for _, size := range []int64{bytes, bytes * 7 / 4} {
+			line := fmt.Sprintf("%9s", backend.Size(size))
+			for _, tr := range trials {
+				us := 0.0
+				if size <= tr.most {
+					row := tr.row(collective.BFloat16, size)
+					us = tr.chained("", row.Function, shape{row.Grid, row.Block}, size)
+				}
+				line += fmt.Sprintf(" %9.2f", us)
+			}
+			fmt.Println(line)
+		}
+	}
+	for _, tr := range trials {
+		tr.verdict([]step{{}})
+	}
 }

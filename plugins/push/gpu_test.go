@@ -2,9 +2,11 @@ package main
 
 import (
 	"encoding/binary"
+	"fmt"
 	"os"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"strings"
 	"testing"
 	"unsafe"
@@ -19,13 +21,24 @@ import (
 // the plugin's kernels.
 const envKernels = "WEIR_PUSH_KERNELS"
 
-// gpu is a GPU in use by a test, whose goroutine is locked to its thread.
+// envDevices is how many GPUs the ranks of a team are spread over; one if it is not set. Their links must have been seen to
+// work (nvidia-smi topo -p2p rw).
+const envDevices = "WEIR_PUSH_DEVICES"
+
+// gpu is the GPUs in use by a test, whose goroutine is locked to its thread. One at a time is current.
 type gpu struct {
 	*cuda.API
 	t        testing.TB
 	launcher *cuda.Launcher
-	main     cuda.Stream
-	modules  map[string]cuda.Module
+	main     cuda.Stream // of the first
+	modules  map[loaded]cuda.Module
+	contexts []cuda.Context
+	current  int
+}
+
+type loaded struct {
+	source source
+	device int
 }
 
 func openGPU(t testing.TB) *gpu {
@@ -43,11 +56,31 @@ func openGPU(t testing.TB) *gpu {
 	}
 	runtime.LockOSThread()
 	t.Cleanup(runtime.UnlockOSThread)
-	g := &gpu{API: a, t: t, launcher: a.NewLauncher(), modules: map[string]cuda.Module{}}
-	c := must(a.Retain(0))(t)
-	g.check(a.SetCurrent(c))
+	g := &gpu{API: a, t: t, launcher: a.NewLauncher(), modules: map[loaded]cuda.Module{}}
+	devices := 1
+	if many := os.Getenv(envDevices); many != "" {
+		devices = must(strconv.Atoi(many))(t)
+	}
+	for i := range devices {
+		g.contexts = append(g.contexts, must(a.Retain(i))(t))
+	}
+	for i := range devices {
+		for j, peer := range g.contexts {
+			if g.on(i); i != j {
+				g.check(a.EnablePeer(peer))
+			}
+		}
+	}
+	g.on(0)
 	g.main = must(a.NewStream())(t)
 	return g
+}
+
+// on makes a GPU the current one.
+func (g *gpu) on(device int) {
+	g.t.Helper()
+	g.current = device
+	g.check(g.SetCurrent(g.contexts[device]))
 }
 
 // must is the value of a call that may fail.
@@ -88,38 +121,51 @@ func (g *gpu) allocHost(bytes int64) ([]byte, cuda.Pointer) {
 	return m, must(g.HostPointer(m))(g.t)
 }
 
-// image is a kernel source of the plugin or of testdata as PTX, with a macro defined if there is one.
-func image(t testing.TB, source, define string) []byte {
+// source is a file of kernels and the macros to compile it with.
+type source struct {
+	file    string
+	world   int    // of PUSH_WORLD; below 0: not defined
+	variant string // another macro, if any
+}
+
+// image is the PTX of a source.
+func image(t testing.TB, s source) []byte {
 	t.Helper()
-	name := strings.TrimSuffix(filepath.Base(source), ".cu")
-	if define != "" {
-		name += "." + define
+	name := strings.TrimSuffix(filepath.Base(s.file), ".cu")
+	var defines []string
+	if s.world >= 0 {
+		name += fmt.Sprintf(".%d", s.world)
+		defines = append(defines, fmt.Sprintf("PUSH_WORLD=%d", s.world))
+	}
+	if s.variant != "" {
+		name += "." + s.variant
+		defines = append(defines, s.variant)
 	}
 	if folder := os.Getenv(envKernels); folder != "" {
 		if text, err := os.ReadFile(filepath.Join(folder, name+".ptx")); err == nil {
 			return text
 		}
 	}
-	if define == "" {
+	if s.variant == "" {
 		if text, err := images.ReadFile("kernels/" + name + ".ptx"); err == nil {
 			return text
 		}
 	}
 	require.Tool(t, ptx.Compiler)
-	var defines []string
-	if define != "" {
-		defines = []string{define}
-	}
-	return must(ptx.Build(t.Context(), source, defines...))(t)
+	return must(ptx.Build(t.Context(), s.file, defines...))(t)
 }
 
-// function is a kernel by its source's name, its own, and a macro.
-func (g *gpu) function(source, define, name string) cuda.Function {
+// checks are the tests' own kernels.
+func checks() source { return source{"testdata/check.cu", -1, ""} }
+
+// function is a kernel of a source.
+func (g *gpu) function(s source, name string) cuda.Function {
 	g.t.Helper()
-	m, loaded := g.modules[source+define]
-	if !loaded {
-		m = must(g.LoadModule(image(g.t, source, define)))(g.t)
-		g.modules[source+define] = m
+	key := loaded{s, g.current}
+	m, found := g.modules[key]
+	if !found {
+		m = must(g.LoadModule(image(g.t, s)))(g.t)
+		g.modules[key] = m
 		g.t.Cleanup(func() { _ = g.UnloadModule(m) })
 	}
 	return must(g.Function(m, name))(g.t)
@@ -144,9 +190,9 @@ func launch[T any](g *gpu, f cuda.Function, grid, block int, s cuda.Stream, argu
 	runtime.KeepAlive(a)
 }
 
-// rank is a virtual rank: all of a team are on one GPU, each with a stream of its own.
+// rank is a virtual rank: all of a team are in one process, each with a stream of its own, and usually on one GPU.
 type rank struct {
-	rank            int
+	rank, device    int
 	stream          cuda.Stream
 	done            cuda.Event
 	buffer, control cuda.Pointer
@@ -173,7 +219,9 @@ func newTeam(g *gpu, world int, bufferBytes int64, host bool) *team {
 	g.t.Helper()
 	t := &team{gpu: g, bufferBytes: bufferBytes, begin: must(g.NewEvent(false))(g.t)}
 	for i := range world {
-		r := &rank{rank: i, stream: must(g.NewStream())(g.t), done: must(g.NewEvent(false))(g.t), control: g.alloc(128)}
+		device := i % len(g.contexts)
+		g.on(device)
+		r := &rank{rank: i, device: device, stream: must(g.NewStream())(g.t), done: must(g.NewEvent(false))(g.t), control: g.alloc(128)}
 		r.status, r.statusAt = g.allocHost(128)
 		if host {
 			_, r.buffer = g.allocHost(bufferBytes)
@@ -182,6 +230,7 @@ func newTeam(g *gpu, world int, bufferBytes int64, host bool) *team {
 		}
 		t.ranks = append(t.ranks, r)
 	}
+	g.on(0)
 	return t
 }
 
@@ -215,18 +264,24 @@ func (t *team) sequence(r *rank) uint32 {
 	return binary.NativeEndian.Uint32(b)
 }
 
-// capture records what f does on each rank's stream as a graph with a branch for each rank, and then what after does.
-func (t *team) capture(f func(*rank), after func(cuda.Stream)) cuda.GraphExec {
+func nothing() {}
+
+// capture records as a graph what before does on the main stream, then in a branch for each rank what f does on the rank's, then
+// what after does on the main stream.
+func (t *team) capture(before func(), f func(*rank), after func()) cuda.GraphExec {
 	t.t.Helper()
-	t.check(t.BeginCapture(t.main, cuda.CaptureRelaxed), t.Record(t.begin, t.main))
+	t.check(t.BeginCapture(t.main, cuda.CaptureRelaxed))
+	before()
+	t.check(t.Record(t.begin, t.main))
 	for _, r := range t.ranks {
+		t.on(r.device)
 		t.check(t.WaitEvent(r.stream, t.begin))
 		f(r)
-		t.check(t.Record(r.done, r.stream), t.WaitEvent(t.main, r.done))
+		t.check(t.Record(r.done, r.stream))
+		t.on(0)
+		t.check(t.WaitEvent(t.main, r.done))
 	}
-	if after != nil {
-		after(t.main)
-	}
+	after()
 	graph := must(t.EndCapture(t.main))(t.t)
 	x := must(t.Instantiate(graph))(t.t)
 	t.check(t.DestroyGraph(graph))
@@ -234,10 +289,10 @@ func (t *team) capture(f func(*rank), after func(cuda.Stream)) cuda.GraphExec {
 	return x
 }
 
-// fitsAtOnce fails the test unless the blocks of all ranks can run at the same time, without which virtual ranks wait for
-// ever.
+// fitsAtOnce says whether the blocks of all ranks of a GPU can run at the same time, without which virtual ranks wait for ever.
 func (t *team) fitsAtOnce(f cuda.Function, grid, block int) bool {
 	t.t.Helper()
 	each := must(t.Occupancy(f, block, 0))(t.t)
-	return grid*len(t.ranks) <= each*must(t.Multiprocessors(0))(t.t)
+	here := int(ceil(int64(len(t.ranks)), int64(len(t.contexts))))
+	return grid*here <= each*must(t.Multiprocessors(0))(t.t)
 }

@@ -69,13 +69,10 @@ func (shared) Release(context.Context, string) error { return nil }
 
 // algorithm is how functions of an image are to be launched.
 type algorithm struct {
-	function string // of the image; _TYPE_WORLD follows
+	function string // of the image; _TYPE follows
 	most     int64  // bytes
 	shape    func(world int, bytes int64) shape
 }
-
-// shape is blocks and threads per block.
-type shape struct{ grid, block int }
 
 // launches is the launch table of an algorithm for byte counts above a limit, a row for each power of two and type.
 func (a algorithm) launches(world int, above int64) []plan.Launch {
@@ -93,19 +90,19 @@ func (a algorithm) launches(world int, above int64) []plan.Launch {
 		for _, t := range types() {
 			rows = append(rows, plan.Launch{
 				DataType: t.String(), Min: lower, Max: upper, Grid: s.grid, Block: s.block,
-				Function: fmt.Sprintf("%s_%s_%s", a.function, t, suffix(world)),
+				Function: fmt.Sprintf("%s_%s", a.function, t),
 			})
 		}
 	}
 	return rows
 }
 
-// suffix names the functions for a world size: there are some for 2, 4 and 8 alone, and for any.
-func suffix(world int) string {
+// compiledFor is the world size that a group's kernels are compiled for: 2, 4 and 8 have their own, 0 is for any.
+func compiledFor(world int) int {
 	if world == 2 || world == 4 || world == 8 {
-		return fmt.Sprint(world)
+		return world
 	}
-	return "n"
+	return 0
 }
 
 // slotBytes is what a unit of 8 bytes takes in a buffer, with its flags.
@@ -117,5 +114,7 @@ const (
 
 func ceil(a, b int64) int64 { return (a + b - 1) / b }
 
-// imageOf is a kernel image of the plugin.
-func imageOf(name string) ([]byte, error) { return images.ReadFile("kernels/" + name + ".ptx") }
+// imageOf is the kernel image of a backend for a world size.
+func imageOf(name string, world int) ([]byte, error) {
+	return images.ReadFile(fmt.Sprintf("kernels/%s.%d.ptx", name, compiledFor(world)))
+}

@@ -39,8 +39,8 @@ func hostOneShot(world int) int64 {
 }
 
 var (
-	hostOneShotKernel = algorithm{function: "hoststaged_oneshot", shape: oneShotKernel.shape}
-	hostTwoShotKernel = algorithm{function: "hoststaged_twoshot", most: 4 << 20, shape: twoShotKernel.shape}
+	hostOneShotKernel = algorithm{function: "hoststaged_oneshot", shape: hostOneShotShape}
+	hostTwoShotKernel = algorithm{function: "hoststaged_twoshot", most: 4 << 20, shape: hostTwoShotShape}
 )
 
 // hostBuffer has room for a part of the message for every rank and for the sum of one.
@@ -51,7 +51,7 @@ func hostBuffer(world int) int64 {
 // Plan is the same for all types and ranges of a world size.
 func (hostStaged) Plan(_ context.Context, req backend.Request, _ []backend.Range) (plan.Plan, error) {
 	world := req.Group.WorldSize()
-	text, err := imageOf("hoststaged")
+	text, err := imageOf("hoststaged", world)
 	one := hostOneShotKernel
 	one.most = hostOneShot(world)
 	return &plan.Kernel{

@@ -26,7 +26,7 @@ func (o oneShot) Accept(_ context.Context, req backend.Request) (backend.Verdict
 	return accept(o.Info(), req)
 }
 
-var oneShotKernel = algorithm{function: "oneshot", most: 512 << 10, shape: func(_ int, bytes int64) shape { return spread(bytes / unitBytes) }}
+var oneShotKernel = algorithm{function: "oneshot", most: 512 << 10, shape: oneShotShape}
 
 // oneShotBuffer has for every rank room for its message.
 func oneShotBuffer(world int) int64 {
@@ -36,7 +36,7 @@ func oneShotBuffer(world int) int64 {
 // Plan is the same for all types and ranges of a world size.
 func (oneShot) Plan(_ context.Context, req backend.Request, _ []backend.Range) (plan.Plan, error) {
 	world := req.Group.WorldSize()
-	text, err := imageOf("oneshot")
+	text, err := imageOf("oneshot", world)
 	return &plan.Kernel{
 		Image: text, Launches: oneShotKernel.launches(world, 0), BufferBytes: oneShotBuffer(world), Buffer: plan.DeviceBuffer,
 		PollsAbort: true, MinDriver: minDriver,

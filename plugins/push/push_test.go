@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -117,37 +116,35 @@ func TestEverySize(t *testing.T) {
 
 // TestPTXBelongsToSource: nobody changed a kernel, the header or the compiler's flags without building again.
 func TestPTXBelongsToSource(t *testing.T) {
-	for _, name := range sources(t) {
-		text := must(images.ReadFile(strings.TrimSuffix("kernels/"+name, ".cu") + ".ptx"))(t)
-		if err := ptx.Check(text, os.DirFS("kernels"), name); err != nil {
-			t.Error(err)
-		}
-		if strings.Contains(string(text), ".local") {
-			t.Errorf("%s keeps something in local memory, which is slow", name)
+	for _, b := range backends() {
+		for _, world := range []int{0, 2, 4, 8} {
+			s := sourceOf(b, world, "")
+			text := must(imageOf(b.Info().Name, world))(t)
+			if err := ptx.Check(text, os.DirFS("kernels"), filepath.Base(s.file), fmt.Sprintf("PUSH_WORLD=%d", world)); err != nil {
+				t.Errorf("%d ranks: %v", world, err)
+			}
+			if strings.Contains(string(text), ".local") {
+				t.Errorf("%s for %d ranks keeps something in local memory, which is slow", s.file, world)
+			}
 		}
 	}
-}
-
-func sources(t *testing.T) []string {
-	t.Helper()
-	names := must(fs.Glob(os.DirFS("kernels"), "*.cu"))(t)
-	if len(names) != 3 {
-		t.Fatalf("sources %v", names)
+	text := must(imageOf("oneshot", 8))(t)
+	if ptx.Check(text, os.DirFS("kernels"), "oneshot.cu", "PUSH_WORLD=4") == nil || ptx.Check(text, os.DirFS("kernels"), "twoshot.cu", "PUSH_WORLD=8") == nil {
+		t.Error("a text passes for that of another source")
 	}
-	return names
 }
 
 // TestPTXIsReproducible: the compiler that made the texts makes them again, byte for byte.
 func TestPTXIsReproducible(t *testing.T) {
 	require.Tool(t, ptx.Compiler)
 	version := must(ptx.Version(context.Background()))(t)
-	for _, name := range sources(t) {
+	for _, name := range []string{"oneshot", "twoshot", "hoststaged"} {
 		t.Run(name, func(t *testing.T) {
-			text := string(must(images.ReadFile(strings.TrimSuffix("kernels/"+name, ".cu") + ".ptx"))(t))
+			text := string(must(imageOf(name, 4))(t))
 			if !strings.HasPrefix(text, "// "+version+"\n") {
 				require.Missing(t, ptx.Compiler, "the text is of another version than "+version)
 			}
-			if again := must(ptx.Build(t.Context(), filepath.Join("kernels", name)))(t); string(again) != text {
+			if again := must(ptx.Build(t.Context(), filepath.Join("kernels", name+".cu"), "PUSH_WORLD=4"))(t); string(again) != text {
 				t.Error("built again it differs: run ./task kernels")
 			}
 		})

@@ -27,9 +27,7 @@ func (s twoShot) Accept(_ context.Context, req backend.Request) (backend.Verdict
 	return accept(s.Info(), req)
 }
 
-var twoShotKernel = algorithm{function: "twoshot", most: 4 << 20, shape: func(world int, bytes int64) shape {
-	return spread(ceil(bytes/unitBytes, int64(world)))
-}}
+var twoShotKernel = algorithm{function: "twoshot", most: 4 << 20, shape: twoShotShape}
 
 // twoShotBuffer has for every rank room for a part of the message and for the sum of one.
 func twoShotBuffer(world int) int64 {
@@ -39,7 +37,7 @@ func twoShotBuffer(world int) int64 {
 // Plan is the same for all types and ranges of a world size.
 func (twoShot) Plan(_ context.Context, req backend.Request, _ []backend.Range) (plan.Plan, error) {
 	world := req.Group.WorldSize()
-	text, err := imageOf("twoshot")
+	text, err := imageOf("twoshot", world)
 	return &plan.Kernel{
 		Image: text, Launches: twoShotKernel.launches(world, 0), BufferBytes: twoShotBuffer(world), Buffer: plan.DeviceBuffer,
 		PollsAbort: true, MinDriver: minDriver,

@@ -45,13 +45,3 @@ var (
 		{worlds: ranks(2, maxWorld), most: 1 << 20},
 	}
 )
-
-// spread is the shape for so many units, one for each thread: small blocks on many multiprocessors as long as there are few
-// units, and never more threads than eight virtual ranks can have at once on one GPU of 132 multiprocessors.
-func spread(units int64) shape {
-	block := int64(64)
-	for block < 512 && units > 64*block {
-		block *= 2
-	}
-	return shape{grid: int(min(max(ceil(units, block), 1), 64)), block: int(block)}
-}

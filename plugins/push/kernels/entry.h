@@ -1,21 +1,19 @@
-/* Functions for every data type and world size: NAME_TYPE_W, where W is 2, 4 or 8, and n for any. */
+/* Functions for every data type, NAME_TYPE, of a world size that is compiled in: PUSH_WORLD, 0 for any. */
 #ifndef PUSH_ENTRY_H
 #define PUSH_ENTRY_H
 
+#ifndef PUSH_WORLD
+#define PUSH_WORLD 0
+#endif
+
 #define PUSH_THREADS 512 /* of a block, at most */
 
-#define PUSH_FUNCTION(name, algorithm, use, type, suffix, world) \
-  WEIR_GLOBAL WEIR_BOUNDS(PUSH_THREADS) void name##_##type##_##suffix(const weir_call call) { algorithm<type, world, use>(call); }
+#define PUSH_FUNCTION(name, algorithm, use, type) \
+  WEIR_GLOBAL WEIR_BOUNDS(PUSH_THREADS) void name##_##type(const weir_call call) { algorithm<type, PUSH_WORLD, use>(call); }
 
-#define PUSH_TYPE(name, algorithm, use, type)        \
-  PUSH_FUNCTION(name, algorithm, use, type, 2, 2)    \
-  PUSH_FUNCTION(name, algorithm, use, type, 4, 4)    \
-  PUSH_FUNCTION(name, algorithm, use, type, 8, 8)    \
-  PUSH_FUNCTION(name, algorithm, use, type, n, 0)
-
-#define PUSH_FUNCTIONS(name, algorithm, use)  \
-  PUSH_TYPE(name, algorithm, use, float32)    \
-  PUSH_TYPE(name, algorithm, use, float16)    \
-  PUSH_TYPE(name, algorithm, use, bfloat16)
+#define PUSH_FUNCTIONS(name, algorithm, use)     \
+  PUSH_FUNCTION(name, algorithm, use, float32)   \
+  PUSH_FUNCTION(name, algorithm, use, float16)   \
+  PUSH_FUNCTION(name, algorithm, use, bfloat16)
 
 #endif

@@ -13,6 +13,7 @@ template <class T, int W, use U> WEIR_DEVICE void oneshot(const weir_call &call)
   const weir_u32 thread = weir_block() * weir_threads() + weir_thread(), stride = weir_blocks() * weir_threads();
   unit own = m.read(thread); /* on its way while the block enters */
 
+  dawdle();
   waiter w = {0, 0, 0, false};
   if (!weir_begin(call, m.units() <= part, w.sequence, w.flag)) {
     m.give_up();
@@ -33,21 +34,13 @@ template <class T, int W, use U> WEIR_DEVICE void oneshot(const weir_call &call)
     if (U == board) return i < units;
     return i / part != t.rank && i % part < units && i / part < t.world;
   });
-  dawdle(w.sequence);
+  dawdle();
 
   for (weir_u32 i = thread; i < units; i += stride) {
-    unit all[N];
-    const unit mine = i == thread ? own : m.read(i);
-    const bool came = take<N>(call, w, t.peers(), [&](weir_u32 k) {
-      return U == inbox ? slot(call, t.rank, first + k * part + i) : slot(call, k, first + i);
-    }, all);
     sum<T> s;
-#pragma unroll
-    for (weir_u32 k = 0; k < N; k++) {
-      const unit u = k == t.rank ? mine : all[k];
-      if (k == 0) s.start(u);
-      else if (t.has(k)) s.add(u);
-    }
+    const bool came = add_up<T, W>(call, t, w, i == thread ? own : m.read(i), [&](weir_u32 k) {
+      return U == inbox ? slot(call, t.rank, first + k * part + i) : slot(call, k, first + i);
+    }, s);
     m.write(i, came ? s.rounded() : m.nan());
   }
   weir_end(call, w.sequence);

@@ -37,6 +37,7 @@ template <class T, int W, use U> WEIR_DEVICE void twoshot(const weir_call &call)
 #pragma unroll
   for (weir_u32 k = 0; k < N; k++)
     if (t.has(k) && thread < part) next[k] = m.read(t.after(k) * part + thread);
+  dawdle();
   waiter w = {0, 0, 0, false};
   if (!weir_begin(call, fits, w.sequence, w.flag)) {
     m.give_up();
@@ -59,19 +60,12 @@ template <class T, int W, use U> WEIR_DEVICE void twoshot(const weir_call &call)
     if (U == inbox) return q < 2 * t.world && r != t.rank && of < (q < t.world ? length_here : length(units, part, r));
     return q < t.world ? r != t.rank && of < length(units, part, r) : q == t.world && of < length_here;
   });
-  dawdle(w.sequence);
+  dawdle();
 
   for (weir_u32 i = thread; i < length_here; i += stride) {
-    unit all[N];
-    const unit mine = i == thread ? own : m.read(t.rank * part + i);
-    const bool came = take<N>(call, w, t.peers(), [&](weir_u32 k) { return at.scattered(call, k, t.rank, i); }, all);
     sum<T> s;
-#pragma unroll
-    for (weir_u32 k = 0; k < N; k++) {
-      const unit u = k == t.rank ? mine : all[k];
-      if (k == 0) s.start(u);
-      else if (t.has(k)) s.add(u);
-    }
+    const bool came = add_up<T, W>(call, t, w, i == thread ? own : m.read(t.rank * part + i),
+                                   [&](weir_u32 k) { return at.scattered(call, k, t.rank, i); }, s);
     const unit r = came ? s.rounded() : m.nan();
     m.write(t.rank * part + i, r);
     if (!came) continue; /* the peers are told to leave, too */
@@ -83,19 +77,21 @@ template <class T, int W, use U> WEIR_DEVICE void twoshot(const weir_call &call)
     for (weir_u32 k = 1; k < N; k++)
       if (t.has(k)) weir_put(at.gathered(call, t.rank, t.after(k), i), r.word[0], r.word[1], w.flag);
   }
-  dawdle(w.sequence + 1);
+  dawdle();
 
-  for (weir_u32 i = thread; i < part; i += stride) {
-    unit all[N];
-    weir_u32 wanted = 0;
+  const int G = team<W>::group;
+  for (weir_u32 i = thread; i < part; i += stride)
+    for (weir_u32 base = 0; base < t.world; base += G) {
+      unit sums[G];
+      weir_u32 wanted = 0;
 #pragma unroll
-    for (weir_u32 k = 0; k < N; k++)
-      if (t.has(k) && k != t.rank && k * part + i < units) wanted |= 1u << k;
-    const bool came = take<N>(call, w, wanted, [&](weir_u32 k) { return at.gathered(call, k, t.rank, i); }, all);
+      for (weir_u32 k = 0; k < G; k++)
+        if (t.has(base + k) && base + k != t.rank && (base + k) * part + i < units) wanted |= 1u << k;
+      const bool came = take<G>(call, w, base, wanted, [&](weir_u32 k) { return at.gathered(call, base + k, t.rank, i); }, sums);
 #pragma unroll
-    for (weir_u32 k = 0; k < N; k++)
-      if (wanted >> k & 1) m.write(k * part + i, came ? all[k] : m.nan());
-  }
+      for (weir_u32 k = 0; k < G; k++)
+        if (wanted >> k & 1) m.write((base + k) * part + i, came ? sums[k] : m.nan());
+    }
   weir_end(call, w.sequence);
 }
 

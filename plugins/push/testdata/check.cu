@@ -83,13 +83,6 @@ WEIR_GLOBAL void verify(task t) {
 /* One more replay. */
 WEIR_GLOBAL void next(task t) { *t.replay += 1; }
 
-/* Waits for a random time of up to count nanoseconds. */
-WEIR_GLOBAL void delay(task t) {
-  weir_u64 begin, now, ns = mixed(*t.replay * 977 + t.step * 64 + t.rank) % t.count;
-  asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(begin));
-  do asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
-  while (now - begin < ns);
-}
 
 WEIR_GLOBAL void empty(task) {}
 
