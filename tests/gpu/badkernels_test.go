@@ -2,66 +2,15 @@ package gpu
 
 import (
 	"bytes"
-	"context"
 	"fmt"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"slices"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/weir-project/weir/tests/require"
 )
-
-// envBin names the folder with the programs as `./task build` lays them out. Without it, that is the folder above that of the
-// test binary.
-const envBin = "WEIR_BIN"
-
-// program is the path of a built program.
-func program(t *testing.T, name string) string {
-	t.Helper()
-	dir := os.Getenv(envBin)
-	if dir == "" {
-		exe, err := os.Executable()
-		if err != nil {
-			t.Fatal(err)
-		}
-		dir = filepath.Dir(filepath.Dir(exe))
-	}
-	path, err := filepath.Abs(filepath.Join(dir, name))
-	if err == nil {
-		_, err = os.Stat(path)
-	}
-	if err != nil {
-		require.Missing(t, "weir", err.Error())
-	}
-	return path
-}
-
-// bench runs a small all-reduce of two ranks with weir, which may take a minute, and returns what it printed.
-func bench(t *testing.T, variables ...string) string {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
-	defer cancel()
-	c := exec.CommandContext(ctx, program(t, "weir"), "bench", "--ranks", "2", "--memory", "cuda", "-b", "1K", "-e", "1K", "-n", "5")
-	run, err := os.MkdirTemp("/tmp", "wt") // a short path, for sockets
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer os.RemoveAll(run)
-	c.Env = slices.Concat(os.Environ(), []string{
-		"XDG_CACHE_HOME=" + t.TempDir(), "XDG_RUNTIME_DIR=" + run, "WEIR_GROUP__SHARE_DEVICES=true",
-		"WEIR_PLUGINS__NCCL__SETTINGS__LIBRARY=" + findNCCL(t).Path,
-	}, variables)
-	out, err := c.CombinedOutput()
-	if err != nil {
-		t.Fatalf("weir bench: %v\n%s", err, out)
-	}
-	return string(out)
-}
 
 // TestBadKernels holds that a kernel with a fault is found in processes that are thrown away, says why, and leaves nothing on
 // the GPU, while the ranks are served by another backend.
@@ -98,18 +47,6 @@ func TestBadKernels(t *testing.T) {
 			t.Fatalf("%d bytes of GPU memory are free, %d before: something is left", freeMemory(t), before)
 		}
 	}
-}
-
-// servedBy is the backend in the last column of a table without wrong results.
-func servedBy(out string) string {
-	if !strings.Contains(out, "# Out of bounds values : 0 OK") {
-		return ""
-	}
-	row := regexp.MustCompile(`(?m)^ +1024 .* (\S+)$`).FindStringSubmatch(out)
-	if row == nil {
-		return ""
-	}
-	return row[1]
 }
 
 // freeMemory of the first GPU, without leaving a context that takes some.

@@ -15,7 +15,7 @@ import (
 )
 
 //go:embed bad.ptx
-var ptx []byte
+var image []byte
 
 func main() {
 	b := &bad{}
@@ -49,23 +49,23 @@ const most = 64 << 10
 
 func (b *bad) Plan(_ context.Context, req backend.Request, _ []backend.Range) (plan.Plan, error) {
 	p := &plan.Kernel{
-		Image: ptx, BufferBytes: int64(2 * 16 * req.Group.WorldSize() * most / 4), Buffer: plan.DeviceBuffer, PollsAbort: true,
+		Image: image, BufferBytes: int64(2 * 16 * req.Group.WorldSize() * most / 4), Buffer: plan.DeviceBuffer, PollsAbort: true,
 		Launches: []plan.Launch{{DataType: "float32", Min: 1, Max: most, Function: b.Fault, Grid: 1, Block: 256}},
 	}
 	l, right := &p.Launches[0], "none"
 	if b.Image != "" {
-		image, err := os.ReadFile(b.Image)
+		own, err := os.ReadFile(b.Image)
 		if err != nil {
 			return nil, err
 		}
 		right = "sum_f32"
-		p.Image, l.Function = image, right
+		p.Image, l.Function = own, right
 	}
 	switch b.Fault {
 	case "needs a newer driver":
 		p.MinDriver, l.Function = "99.0", right
 	case "newer PTX":
-		p.Image, l.Function = bytes.Replace(ptx, []byte(".version 7.0"), []byte(".version 9.9"), 1), right
+		p.Image, l.Function = bytes.Replace(image, []byte(".version 7.0"), []byte(".version 9.9"), 1), right
 	case "not PTX":
 		p.Image, l.Function = []byte("a kernel, honestly\n"), right
 	case "no such function":
