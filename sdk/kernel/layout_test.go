@@ -48,9 +48,19 @@ func (m *model) elements(c call, block int) []int {
 // reducer is the rank that adds up an element in two-shot.
 func (m *model) reducer(element int) int { return element % m.ranks }
 
+// needer is a block of a rank in a call.
+type needer struct {
+	call        call
+	rank, block int
+}
+
 // needs are the slots that a block of a rank reads.
 func (m *model) needs(c call, rank, block int) []need {
-	var all []need
+	of := needer{c, rank, block}
+	all, known := m.needed[of]
+	if known {
+		return all
+	}
 	for _, e := range m.elements(c, block) {
 		if c.twoShot && m.reducer(e) != rank {
 			all = append(all, need{element: e, from: m.reducer(e), gathered: true})
@@ -62,6 +72,10 @@ func (m *model) needs(c call, rank, block int) []need {
 			}
 		}
 	}
+	if m.needed == nil {
+		m.needed = map[needer][]need{}
+	}
+	m.needed[of] = all
 	return all
 }
 

@@ -23,6 +23,9 @@ type model struct {
 	oneID   bool // and passes the same id
 	broken  rule // the rule that is not kept; "" keeps all
 
+	needed map[needer][]need // filled by needs
+	stride int               // filled by most
+
 	// lazy lets a packet lie in its slot for any time before it is read. It is exact. Without it a packet is read as soon
 	// as it is there, and a store into a slot is wrong if the launch that reads what is there has not ended: nobody but
 	// that slot tells when a packet was read, since the block can wait just as well before it leaves.
