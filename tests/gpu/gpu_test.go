@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"os"
 	"os/exec"
@@ -20,6 +21,7 @@ import (
 	"github.com/weir-project/weir/core/backend"
 	"github.com/weir-project/weir/core/dispatch"
 	"github.com/weir-project/weir/core/plan"
+	"github.com/weir-project/weir/core/topology"
 	"github.com/weir-project/weir/engine/agent"
 	"github.com/weir-project/weir/engine/telemetry"
 	"github.com/weir-project/weir/sdk/native/cuda"
@@ -35,6 +37,9 @@ const envScenario = "WEIR_GPU_SCENARIO"
 
 func TestMain(m *testing.M) {
 	if name := os.Getenv(envScenario); name != "" {
+		if name == "victim" {
+			awaitTurn()
+		}
 		if err := asRank(scenarios[name]); err != nil {
 			fmt.Fprintf(os.Stderr, "%s\n", err)
 			os.Exit(1)
@@ -136,7 +141,12 @@ type output struct {
 // ranks runs a scenario as every rank of a job, each a process, on as many GPUs as there are.
 func ranks(t *testing.T, world int, scenario string, env ...string) output {
 	t.Helper()
-	found := findNCCL(t)
+	return ranksWith(t, world, candidates(*findNCCL(t)), scenario, env...)
+}
+
+// ranksWith is ranks with other backends than NCCL.
+func ranksWith(t *testing.T, world int, c []dispatch.Candidate, scenario string, env ...string) output {
+	t.Helper()
 	dir, err := os.MkdirTemp("", "wg")
 	if err != nil {
 		t.Fatal(err)
@@ -144,15 +154,7 @@ func ranks(t *testing.T, world int, scenario string, env ...string) output {
 	defer os.RemoveAll(dir)
 	var log bytes.Buffer
 	out := output{ranks: make([]string, world)}
-	a, err := agent.Listen(agent.Options{
-		Socket: filepath.Join(dir, "agent.sock"), WorldSize: world, Candidates: candidates(*found), MaxShared: 1 << 30, ShareDevices: true,
-		JoinDeadline: 30 * time.Second, CallDeadline: 5 * time.Second, PrepareDeadline: 30 * time.Second, SelfTestDeadline: 30 * time.Second,
-		Tracer: telemetry.NewTracer(noop.NewTracerProvider()), Logger: slog.New(slog.NewTextHandler(&log, nil)),
-		Decided: func(r agent.Resolved) { out.decided = append(out.decided, r) },
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	a := startAgent(t, dir, world, c, &log, func(r agent.Resolved) { out.decided = append(out.decided, r) })
 	exe, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
@@ -179,6 +181,22 @@ func ranks(t *testing.T, world int, scenario string, env ...string) output {
 	}
 	out.log = log.String()
 	return out
+}
+
+// startAgent is an agent for ranks that may share devices, whose backends may believe that those reach each other.
+func startAgent(t *testing.T, dir string, world int, c []dispatch.Candidate, log io.Writer, decided func(agent.Resolved)) *agent.Agent {
+	t.Helper()
+	a, err := agent.Listen(agent.Options{
+		Socket: filepath.Join(dir, "agent.sock"), WorldSize: world, Candidates: c, MaxShared: 1 << 30, ShareDevices: true,
+		JoinDeadline: 30 * time.Second, CallDeadline: 5 * time.Second, PrepareDeadline: 30 * time.Second, SelfTestDeadline: 30 * time.Second,
+		Topology: topology.Graph{P2P: topology.P2PVerified},
+		Tracer:   telemetry.NewTracer(noop.NewTracerProvider()), Logger: slog.New(slog.NewTextHandler(log, nil)),
+		Decided: decided,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a
 }
 
 // quiet wants ranks that had nothing to complain of.

@@ -207,3 +207,13 @@ func Refuse(g *rank.Group, calls []BadCall, meet func() error) error {
 	}
 	return meet()
 }
+
+// AwaitDone waits for a program's stream, but not for ever.
+func AwaitDone(p *Program, patience time.Duration) error {
+	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(100 * time.Microsecond) {
+		if done, err := p.StreamDone(p.Stream); done || err != nil {
+			return err
+		}
+	}
+	return fmt.Errorf("the stream did not come to an end within %s", patience)
+}

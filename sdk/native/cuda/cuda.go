@@ -169,7 +169,7 @@ func (d *Driver) device(index int) (topology.Device, error) {
 	}
 	return topology.Device{
 		Index: index, UUID: formatUUID(uuid), PCIBusID: unix.ByteSliceToString(bus[:]),
-		Name: unix.ByteSliceToString(name[:]), Capability: fmt.Sprintf("%d.%d", major, minor),
+		Name: unix.ByteSliceToString(name[:]), Capability: fmt.Sprintf("%d.%d", major, minor), Vendor: "nvidia",
 	}, nil
 }
 

@@ -63,8 +63,8 @@ func TestDevices(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []topology.Device{
-		{Index: 0, Name: "GPU of test 70", Capability: "9.0", PCIBusID: "0000:46:00.0", UUID: "GPU-46474849-4a4b-4c4d-4e4f-505152535455"},
-		{Index: 1, Name: "GPU of test 71", Capability: "9.1", PCIBusID: "0000:47:00.0", UUID: "GPU-4748494a-4b4c-4d4e-4f50-515253545556"},
+		{Index: 0, Vendor: "nvidia", Name: "GPU of test 70", Capability: "9.0", PCIBusID: "0000:46:00.0", UUID: "GPU-46474849-4a4b-4c4d-4e4f-505152535455"},
+		{Index: 1, Vendor: "nvidia", Name: "GPU of test 71", Capability: "9.1", PCIBusID: "0000:47:00.0", UUID: "GPU-4748494a-4b4c-4d4e-4f50-515253545556"},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
