@@ -19,7 +19,7 @@ const (
 	chain  = 122 // all-reduces of a verify pass
 	passes = 60
 
-	mostMilliseconds = 200 // for one figure
+	mostMilliseconds = 100 // for one figure
 )
 
 // perNode is the median time of a node of a graph of `chain` nodes a rank, in microseconds.
@@ -44,7 +44,7 @@ func (tr *trial) chained(variant, function string, s shape, bytes int64) float64
 	tr.t.Helper()
 	from := tr.source
 	from.variant = variant
-	if !tr.fitsAtOnce(tr.gpu.function(from, function), s.grid, s.block) {
+	if len(tr.ranks) > len(tr.contexts) && !tr.fitsAtOnce(tr.gpu.function(from, function), s.grid, s.block) {
 		return 0
 	}
 	for i := range tr.contexts { // not while capturing
@@ -60,42 +60,55 @@ func (tr *trial) chained(variant, function string, s shape, bytes int64) float64
 	}, nothing))
 }
 
-// TestGPUShapes tries shapes for the sizes of a verify pass: WEIR_PUSH_SHAPES=1.
+// TestGPUShapes tries shapes, with eight ranks on one GPU or one on each of WEIR_PUSH_DEVICES: WEIR_PUSH_SHAPES=1.
 func TestGPUShapes(t *testing.T) {
 	if os.Getenv("WEIR_PUSH_SHAPES") == "" {
 		t.Skip("set WEIR_PUSH_SHAPES=1 to try shapes")
 	}
 	g := openGPU(t)
-	const world = 8
+	world := len(g.contexts)
+	sizes := map[string][]int64{
+		"oneshot": {14, 64, 112, 224, 448}, "twoshot": {28, 112, 448, 1024, 4096},
+		"hoststaged_oneshot": {1, 14, 64}, "hoststaged_twoshot": {14, 64, 224, 1024},
+	}
+	if world == 1 {
+		world = 8
+	}
 	for _, b := range backends() {
 		tr := newTrial(g, b, "", world)
-		names := []string{b.Info().Name}
-		if names[0] == "hoststaged" {
-			names = []string{"hoststaged_oneshot", "hoststaged_twoshot"}
-		}
-		for _, name := range names {
-			for _, kib := range []int64{1, 14, 28, 56, 84, 224, 448, 1024, 4096} {
-				if kib<<10 > tr.most || name == "hoststaged_oneshot" && kib > 448 {
-					continue
-				}
+		for _, name := range []string{"oneshot", "twoshot", "hoststaged_oneshot", "hoststaged_twoshot"} {
+			if !strings.HasPrefix(name, b.Info().Name) {
+				continue
+			}
+			for _, kib := range sizes[name] {
 				units := kib << 10 / unitBytes
-				if name != "oneshot" && name != "hoststaged_oneshot" {
-					units = ceil(units, world)
+				if strings.HasSuffix(name, "twoshot") {
+					units = ceil(units, int64(world))
 				}
-				line := fmt.Sprintf("%-20s %5d KiB:", name, kib)
-				for _, block := range []int64{32, 64, 128, 256, 512} {
-					for _, each := range []int64{1, 2, 4} {
-						s := shape{int(ceil(units, block*each)), int(block)}
-						if us := tr.chained("", name+"_bfloat16", s, kib<<10); us > 0 {
-							line += fmt.Sprintf(" %d×%d %.1f", s.grid, s.block, us)
-						}
-					}
-				}
-				fmt.Println(line)
+				fmt.Printf("%-20s %5d KiB:%s\n", name, kib, tr.shapes(name, units, kib<<10))
 			}
 		}
 		tr.verdict([]step{{}})
 	}
+}
+
+// shapes are times by shape.
+func (tr *trial) shapes(name string, units, bytes int64) string {
+	tr.t.Helper()
+	line, seen := "", map[shape]bool{}
+	for _, block := range []int64{64, 128, 256, 512} {
+		for _, each := range []int64{1, 2, 4} {
+			s := shape{int(ceil(units, block*each)), int(block)}
+			if seen[s] {
+				continue
+			}
+			seen[s] = true
+			if us := tr.chained("", name+"_bfloat16", s, bytes); us > 0 {
+				line += fmt.Sprintf(" %d×%d %.2f", s.grid, s.block, us)
+			}
+		}
+	}
+	return line
 }
 
 // floor is what an all-reduce cannot be faster than here: its parts.

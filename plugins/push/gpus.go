@@ -71,11 +71,11 @@ func (shared) Release(context.Context, string) error { return nil }
 type algorithm struct {
 	function string // of the image; _TYPE follows
 	most     int64  // bytes
-	shape    func(world int, bytes int64) shape
+	shape    func(p place, bytes int64) shape
 }
 
 // launches is the launch table of an algorithm for byte counts above a limit, a row for each power of two and type.
-func (a algorithm) launches(world int, above int64) []plan.Launch {
+func (a algorithm) launches(p place, above int64) []plan.Launch {
 	const least = 1 << 10
 	var rows []plan.Launch
 	for limit := int64(least); limit/2 < a.most; limit *= 2 {
@@ -86,7 +86,7 @@ func (a algorithm) launches(world int, above int64) []plan.Launch {
 		if lower > upper {
 			continue
 		}
-		s := a.shape(world, upper)
+		s := a.shape(p, upper)
 		for _, t := range types() {
 			rows = append(rows, plan.Launch{
 				DataType: t.String(), Min: lower, Max: upper, Grid: s.grid, Block: s.block,

@@ -33,12 +33,12 @@ func oneShotBuffer(world int) int64 {
 	return halves * int64(world) * ceil(oneShotKernel.most, unitBytes) * slotBytes
 }
 
-// Plan is the same for all types and ranges of a world size.
+// Plan is the same for all types and ranges of a group.
 func (oneShot) Plan(_ context.Context, req backend.Request, _ []backend.Range) (plan.Plan, error) {
 	world := req.Group.WorldSize()
 	text, err := imageOf("oneshot", world)
 	return &plan.Kernel{
-		Image: text, Launches: oneShotKernel.launches(world, 0), BufferBytes: oneShotBuffer(world), Buffer: plan.DeviceBuffer,
+		Image: text, Launches: oneShotKernel.launches(placeOf(req.Group), 0), BufferBytes: oneShotBuffer(world), Buffer: plan.DeviceBuffer,
 		PollsAbort: true, MinDriver: minDriver,
 	}, err
 }

@@ -31,7 +31,7 @@ func TestHostStaged(t *testing.T) { backendtest.Run(t, backends()[2]) }
 func TestPlans(t *testing.T) {
 	for _, b := range backends() {
 		for world := 2; world <= maxWorld; world++ {
-			k := kernelOf(t, b, world)
+			k := kernelOf(t, b, world, 1+world%3*8)
 			if err := k.Validate(world); err != nil {
 				t.Fatalf("%s, %d ranks: %v", b.Info().Name, world, err)
 			}

@@ -128,7 +128,7 @@ func TestGPURecorded(t *testing.T) {
 }
 
 func testRecord(t *testing.T, b backend.Backend, world int, dt collective.DataType, count int64, sequence uint32) {
-	g, k := openGPU(t), kernelOf(t, b, world)
+	g, k := openGPU(t), kernelOf(t, b, world, 1)
 	k.BufferBytes = halves * 2 * int64(world+1) * ceil(count*int64(dt.Size()), unitBytes) * slotBytes // no more than it takes
 	team := newTeam(g, world, k.BufferBytes, k.Buffer == plan.HostBuffer)
 	team.preset(sequence)

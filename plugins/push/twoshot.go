@@ -34,12 +34,12 @@ func twoShotBuffer(world int) int64 {
 	return halves * 2 * int64(world) * ceil(twoShotKernel.most/unitBytes, int64(world)) * slotBytes
 }
 
-// Plan is the same for all types and ranges of a world size.
+// Plan is the same for all types and ranges of a group.
 func (twoShot) Plan(_ context.Context, req backend.Request, _ []backend.Range) (plan.Plan, error) {
 	world := req.Group.WorldSize()
 	text, err := imageOf("twoshot", world)
 	return &plan.Kernel{
-		Image: text, Launches: twoShotKernel.launches(world, 0), BufferBytes: twoShotBuffer(world), Buffer: plan.DeviceBuffer,
+		Image: text, Launches: twoShotKernel.launches(placeOf(req.Group), 0), BufferBytes: twoShotBuffer(world), Buffer: plan.DeviceBuffer,
 		PollsAbort: true, MinDriver: minDriver,
 	}, err
 }

@@ -154,6 +154,7 @@ WEIR_DEVICE void weir_end(const weir_call &call, weir_u32 sequence) {
   weir_u32 now = before + own;
   if ((now & ((1u << WEIR_SLOW_BIT) - 1)) != weir_blocks()) return;
   if (now >> WEIR_SLOW_BIT) {
+    asm volatile("fence.acq_rel.sys;" ::: "memory");
     call.status->waiting = 0;
     call.control->slow = 0;
   }
@@ -194,6 +195,7 @@ WEIR_DEVICE bool weir_wait(const weir_call &call, weir_u32 sequence, weir_u32 pe
   asm volatile("atom.relaxed.gpu.global.exch.b32 %0, [%1], 1;" : "=r"(others) : "l"(&call.control->slow) : "memory");
   if (others == 0) weir_said[2] = 1 | 1u << WEIR_SLOW_BIT; /* this block tells the last one out to take it back */
   call.status->waiting = (weir_u64)sequence << 32 | (peer + 1);
+  asm volatile("fence.acq_rel.sys;" ::: "memory"); /* before the last block out writes 0 */
   if (call.status->abort == 0) return true;
   weir_die(call);
   return false;
