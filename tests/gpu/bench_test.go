@@ -14,18 +14,25 @@ import (
 	"github.com/weir-project/weir/tests/require"
 )
 
-// program is the path of a program that was built. They lie as `./task build` leaves them, above the test binary's folder.
+// program is the path of a program that was built, where `./task build` leaves it: above the test binary's folder, or in the
+// repository.
 func program(t *testing.T, name string) string {
 	t.Helper()
 	exe, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
-	path := filepath.Join(filepath.Dir(filepath.Dir(exe)), name)
-	if _, err := os.Stat(path); err != nil {
-		require.Missing(t, "weir", err.Error())
+	for _, dir := range []string{filepath.Dir(filepath.Dir(exe)), "../../bin"} {
+		path, err := filepath.Abs(filepath.Join(dir, name))
+		if err == nil {
+			_, err = os.Stat(path)
+		}
+		if err == nil {
+			return path
+		}
 	}
-	return path
+	require.Missing(t, "weir", name+" has not been built: ./task test:gpu builds it")
+	return ""
 }
 
 // bench has two ranks all-reduce 1 KiB under weir, which may take a minute, and returns what it printed.
