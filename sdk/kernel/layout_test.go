@@ -16,8 +16,12 @@ func (m *model) sent(c call) int {
 	return c.packets
 }
 
+// most is the largest of them.
 func (m *model) most() int {
-	return lo.Max(lo.Map(m.calls, func(c call, _ int) int { return m.sent(c) }))
+	if m.stride == 0 {
+		m.stride = lo.Max(lo.Map(m.calls, func(c call, _ int) int { return m.sent(c) }))
+	}
+	return m.stride
 }
 
 func (m *model) anyTwoShot() bool { return lo.SomeBy(m.calls, func(c call) bool { return c.twoShot }) }

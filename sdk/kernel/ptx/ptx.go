@@ -133,4 +133,3 @@ func hashAll(files fs.FS, name string, seen map[string]bool, visit func(string, 
 	}
 	return nil
 }
-
