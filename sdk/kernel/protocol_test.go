@@ -14,6 +14,7 @@ var (
 	long  = call{packets: 2, grid: 1}
 	wide  = call{packets: 1, grid: 2} // a block has nothing to do
 	empty = call{packets: 0, grid: 2}
+	one   = call{packets: 1, grid: 1, twoShot: true} // of three ranks, two hear of each other by way of the third
 	two   = call{packets: 2, grid: 1, twoShot: true}
 	twos  = call{packets: 3, grid: 2, twoShot: true}
 	other = call{packets: 2, grid: 2, hash: 1}
@@ -47,6 +48,7 @@ var worlds = map[string]model{
 	"three ranks, two packets":          world(3, long, small, long),
 	"three ranks, two blocks":           world(3, large, small, large),
 	"three ranks, two blocks, packed":   world(3, large, small, long).with(packed),
+	"three ranks, by way of one":        world(3, one, small, one, one).with(lazily),
 	"three ranks, two-shot":             world(3, two, two, two),
 	"three ranks, one- and two-shot":    world(3, two, long, two),
 	"three ranks, two-shot, two blocks": world(3, twos, two, two),
