@@ -48,7 +48,7 @@ var worlds = map[string]model{
 	"three ranks, two packets":          world(3, long, small, long),
 	"three ranks, two blocks":           world(3, large, small, large),
 	"three ranks, two blocks, packed":   world(3, large, small, long).with(packed),
-	"three ranks, by way of one":        world(3, one, small, one, one).with(lazily),
+	"three ranks, by way of one":        world(3, one, small, one).with(lazily),
 	"three ranks, two-shot":             world(3, two, two, two),
 	"three ranks, one- and two-shot":    world(3, two, long, two),
 	"three ranks, two-shot, two blocks": world(3, twos, two, two),
