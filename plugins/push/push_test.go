@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"unsafe"
 
 	"github.com/samber/lo"
 
@@ -103,6 +104,13 @@ func TestPeerAccess(t *testing.T) {
 		if !slices.Equal(got, want) {
 			t.Errorf("P2P %s: %v serve, want %v", p2p, got, want)
 		}
+	}
+}
+
+// TestCallIsTheHeaders: the argument block that the GPU tests build has the size of weir_call.
+func TestCallIsTheHeaders(t *testing.T) {
+	if got := unsafe.Sizeof(call{}); got != 200 {
+		t.Errorf("%d bytes", got)
 	}
 }
 

@@ -22,26 +22,38 @@ func (r row) window() backend.Window {
 
 func ranks(least, most int) backend.Span { return backend.Span{Min: least, Max: most} }
 
-// All rows are guesses: no machine with several GPUs has been measured yet. Those of NVLink are half of where vLLM's
-// custom all-reduce goes from one-shot to two-shot (csrc/custom_all_reduce.cuh: 512 KiB up to 4 ranks, 256 KiB up to 8), since
-// flags double what is sent; over PCIe, of which a link has about an eighth of the bandwidth, an eighth of it.
-// Figures of virtual ranks on one GPU (docs/kernels.md) never belong here: they cross no link.
+// The commands of what was measured, on H200s that NVLink (NV18) connects; the tables are in docs/kernels.md. push.test is made
+// by ./task kernels:test. oneshot ends where twoshot gets faster, twoshot and hoststaged where a buffer ends or NCCL gets
+// faster (for hoststaged NCCL with NCCL_P2P_DISABLE=1).
+const (
+	linksOf2 = "WEIR_PUSH_LINKS=1 WEIR_PUSH_DEVICES=2 ./push.test -test.run GPULinks"
+	linksOf4 = "WEIR_PUSH_LINKS=1 WEIR_PUSH_DEVICES=4 ./push.test -test.run GPULinks"
+)
+
+// The rows without a command are guesses: for more ranks over NVLink from what is sent, which for oneshot grows with them; over
+// PCIe, of which a link has about an eighth of the bandwidth, from that. Figures of virtual ranks on one GPU never belong here:
+// they cross no link.
 var (
 	oneShotRows = []row{
+		{capability: "9.0", link: topology.NVLink, worlds: ranks(2, 2), most: 512 << 10, measured: linksOf2},
+		{capability: "9.0", link: topology.NVLink, worlds: ranks(4, 4), most: 128 << 10, measured: linksOf4},
 		{link: topology.NVLink, worlds: ranks(2, 2), most: 512 << 10},
-		{link: topology.NVLink, worlds: ranks(3, 4), most: 256 << 10},
-		{link: topology.NVLink, worlds: ranks(5, 8), most: 128 << 10},
-		{link: topology.NVLink, worlds: ranks(9, maxWorld), most: 64 << 10},
+		{link: topology.NVLink, worlds: ranks(3, 4), most: 128 << 10},
+		{link: topology.NVLink, worlds: ranks(5, 8), most: 64 << 10},
+		{link: topology.NVLink, worlds: ranks(9, maxWorld), most: 32 << 10},
 		{worlds: ranks(2, 2), most: 128 << 10},
 		{worlds: ranks(3, 4), most: 32 << 10},
 		{worlds: ranks(5, 8), most: 16 << 10},
 		{worlds: ranks(9, maxWorld), most: 8 << 10},
 	}
 	twoShotRows = []row{
+		{capability: "9.0", link: topology.NVLink, worlds: ranks(2, 2), most: 4 << 20, measured: linksOf2},
+		{capability: "9.0", link: topology.NVLink, worlds: ranks(4, 4), most: 4 << 20, measured: linksOf4},
 		{link: topology.NVLink, worlds: ranks(2, maxWorld), most: 2 << 20},
 		{worlds: ranks(2, maxWorld), most: 1 << 20},
 	}
 	hostStagedRows = []row{
+		{capability: "9.0", link: topology.NVLink, worlds: ranks(4, 4), most: 1 << 20, measured: linksOf4},
 		{worlds: ranks(2, maxWorld), most: 1 << 20},
 	}
 )
