@@ -74,6 +74,7 @@ func fakeKernels(t testing.TB) string {
 		}
 		for name, flag := range map[string]string{
 			"right": "-DRIGHT", "wrong": "-DWRONG=1", "deaf": "-DDEAF", "hasty": "-DHASTY", "crash": "-DCRASH=1", "late-crash": "-DCRASH=1 -DCRASH_AT=200",
+			"endless": "-DENDLESS", "other-header": "-DOTHER_VERSION",
 		} {
 			if err := os.WriteFile(filepath.Join(dir, name), fakegpu.Kernel(t, strings.Fields(flag)...).Image, 0o600); err != nil {
 				t.Fatal(err)

@@ -124,7 +124,9 @@ func TestProofNotNeeded(t *testing.T) {
 		"unknown":  {func(o *agent.Options) { o.Topology = unknown }, "decline; PROBE_UNAVAILABLE: peer-to-peer access unknown, needs verified (`weir doctor` on the machine finds out)"},
 		"disabled": {func(o *agent.Options) { o.Policy.Disabled = []string{"push"} }, "decline; DISABLED_BY_USER"},
 		"declines anyway": {func(o *agent.Options) {
-			o.Candidates[0].Info.Requirements.WorldSizes = backend.Exactly(8)
+			all := o.Candidates()
+			all[0].Info.Requirements.WorldSizes = backend.Exactly(8)
+			o.Candidates = func() []dispatch.Candidate { return all }
 		}, "decline; WORLD_SIZE: 2, needs 8"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -60,7 +60,7 @@ func Build(ctx context.Context, source string, defines ...string) ([]byte, error
 }
 
 func compile(ctx context.Context, source, include string, defines []string) ([]byte, error) {
-	if err := os.WriteFile(filepath.Join(include, kernel.HeaderName), kernel.Header, 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(include, kernel.HeaderName), []byte(kernel.Header), 0o600); err != nil {
 		return nil, err
 	}
 	args := Command(filepath.Base(source), include, defines...)
@@ -120,7 +120,7 @@ func hashAll(files fs.FS, name string, seen map[string]bool, visit func(string, 
 	seen[name] = true
 	text, err := fs.ReadFile(files, name)
 	if errors.Is(err, fs.ErrNotExist) && path.Base(name) == kernel.HeaderName {
-		text, err = kernel.Header, nil
+		text, err = []byte(kernel.Header), nil
 	}
 	if err != nil {
 		return err

@@ -5,6 +5,7 @@
 //   DEAF            never looks at the abort word
 //   CRASH=RANK      that rank's context is of no more use from call CRASH_AT (1) of this copy on
 //   OTHER_VERSION   was built for another header
+//   ENDLESS         never returns
 #include <math.h>
 #include <sched.h>
 #include <stddef.h>
@@ -111,6 +112,9 @@ static int run(weir_call *c, int real) {
 #ifdef CRASH
 	static int calls;
 	if (c->rank == CRASH && ++calls >= CRASH_AT) return 700;
+#endif
+#ifdef ENDLESS
+	for (;;) pause();
 #endif
 #ifdef OTHER_VERSION
 	c->version++;
