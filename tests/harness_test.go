@@ -111,7 +111,7 @@ func startAgent(t testing.TB, world int, change func(*agent.Options), candidates
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	j := &job{}
 	opts := agent.Options{
-		Socket: filepath.Join(dir, "agent.sock"), WorldSize: world, Candidates: candidates, MaxShared: 1 << 30,
+		Socket: filepath.Join(dir, "agent.sock"), WorldSize: world, Candidates: func() []dispatch.Candidate { return candidates }, MaxShared: 1 << 30,
 		JoinDeadline: 20 * time.Second, CallDeadline: 20 * time.Second, PrepareDeadline: 20 * time.Second, SelfTestDeadline: 20 * time.Second,
 		Tracer: telemetry.NewTracer(noop.NewTracerProvider()), Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
 		Decided: func(r agent.Resolved) { j.mu.Lock(); defer j.mu.Unlock(); j.decided = append(j.decided, r) },

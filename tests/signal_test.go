@@ -69,39 +69,48 @@ func killPlugins(folder string) (n int) {
 	return n
 }
 
-// TestPluginThatDies holds that a decided class needs no plugin, and that one decided later declines the dead one's
-// backends.
+// TestPluginThatDies holds that a decided class needs no plugin; that one decided while its plugins are dead declines their
+// backends; and that one decided later asks those that were started in their place.
 func TestPluginThatDies(t *testing.T) {
-	folder := runFolder(t)
-	var stderr strings.Builder
-	cmd := weir(t, folder, nil, "run", "-n", "2", "--", "badrank", "outlives plugins")
-	cmd.Stderr = &stderr
-	stdout, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	lines := bufio.NewScanner(stdout)
-	for lines.Scan() && lines.Text() != "decided" {
-	}
-	if n := killPlugins(folder); n < 2 {
-		t.Fatalf("found %d plugins to kill", n)
-	}
-	for lines.Scan() {
-	}
-	if err := cmd.Wait(); err == nil {
-		t.Error("a class without a backend was decided")
-	}
-	for _, want := range []string{
-		"a million decided calls went well", "no backend serves host int32 max eager", "shm-flat: decline; PLUGIN_CRASHED",
+	for name, c := range map[string]struct {
+		restart string
+		fails   bool
+		want    []string
+	}{
+		"stays dead":   {"1h", true, []string{"no backend serves host int32 max eager", "shm-flat: decline; PLUGIN_CRASHED"}},
+		"is restarted": {"1ms", false, []string{"plugin was restarted"}},
 	} {
-		if !strings.Contains(stderr.String(), want) {
-			t.Errorf("stderr lacks %q:\n%s", want, stderr.String())
-		}
-	}
-	if left := leftovers(folder); len(left) > 0 {
-		t.Errorf("left behind: %v", left)
+		t.Run(name, func(t *testing.T) {
+			folder := runFolder(t)
+			var stderr strings.Builder
+			cmd := weir(t, folder, []string{"WEIR_RESTART__FIRST=" + c.restart}, "run", "-n", "2", "--", "badrank", "outlives plugins")
+			cmd.Stderr = &stderr
+			stdout, err := cmd.StdoutPipe()
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			lines := bufio.NewScanner(stdout)
+			for lines.Scan() && lines.Text() != "decided" {
+			}
+			if n := killPlugins(folder); n < 2 {
+				t.Fatalf("found %d plugins to kill", n)
+			}
+			for lines.Scan() {
+			}
+			if err := cmd.Wait(); (err != nil) != c.fails {
+				t.Errorf("ended with %v", err)
+			}
+			for _, want := range append(c.want, "a million decided calls went well") {
+				if !strings.Contains(stderr.String(), want) {
+					t.Errorf("stderr lacks %q:\n%s", want, stderr.String())
+				}
+			}
+			if left := leftovers(folder); len(left) > 0 {
+				t.Errorf("left behind: %v", left)
+			}
+		})
 	}
 }

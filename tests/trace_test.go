@@ -21,7 +21,7 @@ func weir(t *testing.T, folder string, env []string, args ...string) *exec.Cmd {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), filepath.Join(bin, "weir"), args...)
 	cmd.Env = append([]string{
-		"PATH=" + filepath.Join(bin, "programs") + ":" + bin + ":" + os.Getenv("PATH"), "HOME=/nowhere", "XDG_RUNTIME_DIR=" + folder,
+		"PATH=" + filepath.Join(bin, "programs") + ":" + bin + ":" + os.Getenv("PATH"), "HOME=", "XDG_RUNTIME_DIR=" + folder,
 	}, env...)
 	return cmd
 }

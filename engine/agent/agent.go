@@ -28,9 +28,9 @@ import (
 
 // Options are what an agent works with. All fields but those said to be optional must be set.
 type Options struct {
-	Socket     string // path to listen at; its folder must be the user's own
-	WorldSize  int    // ranks of a job
-	Candidates []dispatch.Candidate
+	Socket     string                      // path to listen at; its folder must be the user's own
+	WorldSize  int                         // ranks of a job
+	Candidates func() []dispatch.Candidate // as they are now: plugins are restarted and replaced
 	Policy     dispatch.Policy
 	Topology   topology.Graph
 
@@ -45,6 +45,7 @@ type Options struct {
 	CallDeadline     time.Duration // of one all-reduce
 	PrepareDeadline  time.Duration
 	SelfTestDeadline time.Duration
+	WorkerDeadline   time.Duration // of a part of a call that all ranks have handed to a worker
 
 	Tracer  telemetry.Tracer
 	Parent  trace.SpanContext // optional; of every resolution's trace
@@ -52,9 +53,18 @@ type Options struct {
 	Logger  *slog.Logger
 	Decided func(Resolved) // optional; called with every outcome, one at a time
 
+	// Failed is optional: it is called with what is known of a group that has just failed, its last calls among it.
+	Failed func(GroupStatus)
+
 	// Trial is optional: it runs a plan with foreign code in it apart from the ranks, at byte counts of the ranges, and returns
 	// why it does not work.
 	Trial func(context.Context, plan.Plan, []backend.Range, collective.Class, collective.Group) error
+
+	// Await is optional: it waits until a plugin that has ended serves again, and returns false if it will not.
+	Await func(ctx context.Context, plugin string) bool
+
+	// Kill is optional: it ends a plugin's process at once, because of a worker that does not go on.
+	Kill func(plugin string, why error)
 
 	grace time.Duration // 0: the constant
 }
@@ -106,6 +116,7 @@ func Listen(opts Options) (*Agent, error) {
 	a.job = newJob(a)
 	a.wg.Go(a.accept)
 	a.wg.Go(a.collect)
+	a.wg.Go(a.clock)
 	return a, nil
 }
 

@@ -57,7 +57,9 @@ func startAgent(t *testing.T, world int, change func(*Options)) *Agent {
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	opts := Options{
 		Socket: filepath.Join(dir, "agent.sock"), WorldSize: world, MaxShared: 1 << 24,
-		Candidates:   []dispatch.Candidate{{Plugin: "test", Info: flat{}.Info(), Backend: flat{}}},
+		Candidates: func() []dispatch.Candidate {
+			return []dispatch.Candidate{{Plugin: "test", Info: flat{}.Info(), Backend: flat{}}}
+		},
 		JoinDeadline: patience, CallDeadline: patience, PrepareDeadline: patience, SelfTestDeadline: patience,
 		Tracer: telemetry.NewTracer(noop.NewTracerProvider()), Logger: slog.New(slog.DiscardHandler),
 	}

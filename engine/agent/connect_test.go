@@ -36,7 +36,9 @@ var onDevice = collective.Class{Memory: collective.CUDA, DataType: collective.Fl
 func libraryAgent(t *testing.T, change func(*Options)) []*client {
 	t.Helper()
 	a := startAgent(t, 2, func(o *Options) {
-		o.Candidates = []dispatch.Candidate{{Plugin: "test", Info: ncclLike{}.Info(), Backend: ncclLike{}}}
+		o.Candidates = func() []dispatch.Candidate {
+			return []dispatch.Candidate{{Plugin: "test", Info: ncclLike{}.Info(), Backend: ncclLike{}}}
+		}
 		if change != nil {
 			change(o)
 		}

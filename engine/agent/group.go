@@ -6,6 +6,7 @@ import (
 	"runtime"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/samber/lo"
 
@@ -36,16 +37,19 @@ type group struct {
 	kernels  map[string]int // instances of kernel plans, by key
 	lastID   uint64
 	counters []counter
-	round    *round   // of the exchange in progress
-	sampled  []uint64 // samples of each rank that are metrics already
-	closed   bool     // the board is gone
+	services map[uint64]*service // workers of instances
+	inForce  map[int]inForce     // by index of the class
+	round    *round              // of the exchange in progress
+	sampled  []uint64            // samples of each rank that are metrics already
+	closed   bool                // the board is gone
 }
 
 // newGroup makes the group and its board. j.mu is held.
 func newGroup(j *job, ranks []int) (*group, error) {
 	g := &group{
 		job: j, id: j.agent.groupID(), ranks: ranks, gone: make([]bool, len(ranks)), sampled: make([]uint64, len(ranks)),
-		kernels: map[string]int{},
+		kernels:  map[string]int{},
+		services: map[uint64]*service{}, inForce: map[int]inForce{},
 	}
 	g.members = lo.Map(ranks, func(r, _ int) *member { return j.ranks[r] })
 	facts := lo.Map(g.members, func(m *member, _ int) collective.Rank { return m.facts })
@@ -62,6 +66,7 @@ func newGroup(j *job, ranks []int) (*group, error) {
 		return nil, err
 	}
 	g.file, g.board = file, rankv1.NewBoard(memory, len(ranks))
+	g.board.SetClock(time.Now())
 	return g, nil
 }
 
@@ -127,6 +132,11 @@ func (g *group) fail(text string) {
 	g.round = nil
 	g.mu.Unlock()
 	g.job.agent.opts.Logger.Error("group failed", "group", g.id, "error", text)
+	if keep := g.job.agent.opts.Failed; keep != nil {
+		if s, ok := g.status(true); ok {
+			keep(s)
+		}
+	}
 	fault := &rankv1.ToRank{Body: &rankv1.ToRank_GroupFault{GroupFault: &rankv1.GroupFault{Group: g.id, Text: text}}}
 	for rank, m := range g.members {
 		if !g.isGone(rank) {
@@ -227,7 +237,7 @@ func (g *group) release() {
 	g.mu.Lock()
 	resolved := g.resolved
 	g.mu.Unlock()
-	for _, c := range g.job.agent.opts.Candidates {
+	for _, c := range g.job.agent.opts.Candidates() {
 		if resolved && c.Backend != nil {
 			g.job.agent.release(c, g.id)
 		}

@@ -106,7 +106,7 @@ func (m *member) handle(msg *rankv1.FromRank, files map[uint64]*os.File) error {
 		if err != nil {
 			return err
 		}
-		return g.resolve(rank, msg.Id, class)
+		return g.resolve(rank, msg.Id, class, body.Resolve.Lost)
 	case *rankv1.FromRank_StepDone:
 		m.job.stepDone(m, msg.Id, body.StepDone, files)
 		return nil
@@ -128,6 +128,16 @@ func (m *member) handle(msg *rankv1.FromRank, files map[uint64]*os.File) error {
 	case *rankv1.FromRank_GroupFault:
 		if g, _, err := m.job.group(m, body.GroupFault.Group); err == nil { // otherwise it has left already
 			g.fail(body.GroupFault.Text)
+		}
+		return nil
+	case *rankv1.FromRank_WorkerOverdue:
+		if g, rank, err := m.job.group(m, body.WorkerOverdue.Group); err == nil {
+			g.overdue(rank, body.WorkerOverdue.Instance)
+		}
+		return nil
+	case *rankv1.FromRank_FailedOver:
+		if g, rank, err := m.job.group(m, body.FailedOver.Group); err == nil {
+			return g.failedOver(rank, body.FailedOver)
 		}
 		return nil
 	case *rankv1.FromRank_Cancel:

@@ -2,11 +2,13 @@ package agent
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"maps"
 	"os"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/samber/lo"
@@ -18,6 +20,7 @@ import (
 	"github.com/weir-project/weir/engine/telemetry"
 	"github.com/weir-project/weir/sdk/proto/pluginv1"
 	"github.com/weir-project/weir/sdk/proto/rankv1"
+	"github.com/weir-project/weir/sdk/proto/workerv1"
 )
 
 // instance is a plan that the group runs for one class, with memory of its own: nothing that happens while it is tried
@@ -29,16 +32,21 @@ type instance struct {
 	bytes   int64    // of shared memory
 	file    *os.File // the memory, until every rank has it; nil if the plan needs none
 	key     string   // of a kernel plan: the group's instances with the same key share memory
+	service *service // of a worker's
 }
 
-// instance makes an instance of a plan.
-func (g *group) instance(name string, p plan.Plan) (*instance, error) {
+// instance makes an instance of a plan of a plugin's backend.
+func (g *group) instance(plugin, name string, p plan.Plan) (*instance, error) {
 	i := &instance{backend: name, plan: pluginv1.FromPlan(p)}
+	var shape workerv1.Shape
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	switch p := p.(type) {
 	case *plan.Schedule:
 		i.bytes = p.MemoryBytes()
+	case *plan.Worker:
+		shape = workerv1.ShapeOf(p, len(g.ranks))
+		i.bytes = shape.ControlBytes() + shape.InputBytes()
 	case *plan.Kernel:
 		if i.key = p.Key(); g.kernels[i.key] == 0 {
 			i.bytes = p.HostStride() * int64(len(g.ranks))
@@ -48,14 +56,18 @@ func (g *group) instance(name string, p plan.Plan) (*instance, error) {
 		return nil, &backend.Fault{Code: backend.PlanRejected, Rank: backend.AnyRank, Err: fmt.Errorf(
 			"the plan needs %d bytes of shared memory, the group has %d of its %d left (shared.max_bytes)", i.bytes, limit-g.shared, limit)}
 	}
-	if i.bytes > 0 {
+	g.lastID++
+	i.id = g.lastID
+	if shape.World > 0 {
+		if err := g.newService(i, plugin, shape); err != nil {
+			return nil, err
+		}
+	} else if i.bytes > 0 {
 		var err error
 		if i.file, err = newShared("weir-"+name, i.bytes); err != nil {
 			return nil, &backend.Fault{Code: backend.InitFailed, Rank: backend.AnyRank, Err: err}
 		}
 	}
-	g.lastID++
-	i.id = g.lastID
 	g.shared += i.bytes
 	if i.key != "" {
 		g.kernels[i.key]++
@@ -65,7 +77,7 @@ func (g *group) instance(name string, p plan.Plan) (*instance, error) {
 
 // steps has every rank prepare the instances, then run them on inputs with known sums. It returns the backends that
 // failed in a rank; the error is a group that cannot go on.
-func (r *resolution) steps(d dispatch.Decision, chosen map[int]*instance) (map[string][]backend.Reason, error) {
+func (r *resolution) steps(ctx context.Context, d dispatch.Decision, chosen map[int]*instance) (map[string][]backend.Reason, error) {
 	opts := r.group.job.agent.opts
 	order := d.Table.Chosen()
 	prepare := &rankv1.Prepare{}
@@ -73,10 +85,14 @@ func (r *resolution) steps(d dispatch.Decision, chosen map[int]*instance) (map[s
 	for _, i := range order {
 		x := chosen[i]
 		prepare.Instances = append(prepare.Instances, &rankv1.Instance{
-			Id: x.id, Backend: x.backend, Plan: x.plan, Memory: x.file != nil, Ranges: pluginv1.FromRanges(d.Table.Ranges(i)),
+			Id: x.id, Backend: x.backend, Plan: x.plan, Memory: x.file != nil || x.service != nil, Ranges: pluginv1.FromRanges(d.Table.Ranges(i)),
+			Inputs: x.service != nil, WorkerPatienceNs: int64(opts.WorkerDeadline),
 		})
-		if x.file != nil {
+		switch {
+		case x.file != nil:
 			files = append(files, x.file)
+		case x.service != nil:
+			files = append(files, x.service.files.Control, x.service.files.Inputs)
 		}
 	}
 	done, failed, err := r.step(telemetry.Prepare, opts.PrepareDeadline, chosen, func(m *member, id uint64) error {
@@ -92,11 +108,19 @@ func (r *resolution) steps(d dispatch.Decision, chosen map[int]*instance) (map[s
 	if failed, err := r.connect(done, chosen); err != nil || len(failed) > 0 {
 		return failed, err
 	}
+	if failed := r.attach(ctx, chosen); len(failed) > 0 {
+		return failed, nil
+	}
 	test := &rankv1.SelfTest{DeadlineNs: int64(opts.SelfTestDeadline), Abort: opts.TryAbort}
 	reports, failed, err := r.step(telemetry.SelfTest, opts.SelfTestDeadline, chosen, func(m *member, id uint64) error {
 		return m.conn.Send(&rankv1.ToRank{Id: id, Body: &rankv1.ToRank_SelfTest{SelfTest: test}})
 	})
 	closeFiles(reports)
+	for _, x := range chosen {
+		if failed[x.backend] != nil && x.service != nil && x.service.isGone() { // why it failed, rather than that
+			failed[x.backend] = []backend.Reason{backend.ReasonFor(x.service.fault())}
+		}
+	}
 	return failed, err
 }
 
@@ -229,15 +253,32 @@ func (r *resolution) discard(instances map[int]*instance) error {
 
 // free gives back the agent's share in instances.
 func (r *resolution) free(instances map[int]*instance) {
-	g := r.group
+	for _, x := range instances {
+		r.group.free(x.bytes, x.service)
+		r.group.freeKernel(x.key)
+		x.closeFile()
+	}
+}
+
+// free gives back an instance's share of memory, and ends its worker if it has one.
+func (g *group) free(bytes int64, s *service) {
+	g.mu.Lock()
+	g.shared -= bytes
+	if s != nil {
+		delete(g.services, s.instance)
+	}
+	g.mu.Unlock()
+	if s != nil {
+		s.end()
+	}
+}
+
+// freeKernel gives back an instance's share in the memory of a kernel plan.
+func (g *group) freeKernel(key string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	for _, x := range instances {
-		x.closeFile()
-		g.shared -= x.bytes
-		if x.key != "" {
-			g.kernels[x.key]--
-		}
+	if key != "" {
+		g.kernels[key]--
 	}
 }
 
@@ -255,6 +296,9 @@ func (r *resolution) commit(d dispatch.Decision, chosen map[int]*instance, epoch
 	g.mu.Lock()
 	g.asked = nil // a rank that has its commit may ask for the next class at once
 	g.onDevice = g.onDevice || r.asked.class.Memory == collective.CUDA
+	g.inForce[r.asked.class.Index()] = inForce{epoch: epoch, serves: lo.MapEntries(chosen, func(i int, x *instance) (uint64, string) {
+		return x.id, strings.Join(lo.Map(d.Table.Ranges(i), func(b backend.Range, _ int) string { return b.String() }), ", ")
+	})}
 	for _, s := range d.Table.Segments() {
 		segment := &rankv1.Segment{Max: s.Max}
 		for _, c := range s.Choices {

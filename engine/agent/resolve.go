@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -23,12 +24,13 @@ import (
 type asked struct {
 	class   collective.Class
 	ids     map[int]uint64 // request of each rank that waits
+	lost    []uint64       // instances whose workers are gone, for which the class is decided once more
 	timer   *time.Timer
 	started bool
 }
 
 // resolve notes that a rank waits for a class and decides it when all do.
-func (g *group) resolve(rank int, id uint64, class collective.Class) error {
+func (g *group) resolve(rank int, id uint64, class collective.Class, lost []uint64) error {
 	g.mu.Lock()
 	if err := g.usable(); err != nil {
 		g.mu.Unlock()
@@ -36,7 +38,7 @@ func (g *group) resolve(rank int, id uint64, class collective.Class) error {
 	}
 	a := g.asked
 	if a == nil {
-		a = &asked{class: class, ids: map[int]uint64{}}
+		a = &asked{class: class, ids: map[int]uint64{}, lost: lost}
 		a.timer = time.AfterFunc(g.job.agent.opts.CallDeadline, func() { g.waitedTooLong(a) })
 		g.asked = a
 	}
@@ -91,8 +93,12 @@ func (g *group) decide(a *asked) {
 	agent := g.job.agent
 	start := time.Now()
 	ctx, trace := agent.opts.Tracer.Start(agent.background(), g.facts, a.class)
-	r := &resolution{group: g, asked: a, trace: trace, verdicts: map[string]backend.Verdict{}}
-	decision, err := r.run(ctx, start)
+	r := &resolution{group: g, asked: a, trace: trace, candidates: agent.opts.Candidates(), verdicts: map[string]backend.Verdict{}, awaited: map[string]int{}}
+	err := r.dropLost()
+	var decision dispatch.Decision
+	if err == nil {
+		decision, err = r.run(ctx, start)
+	}
 	trace.End(decision, err)
 	if agent.opts.Meter != nil {
 		agent.opts.Meter.Decided(ctx, decision, agent.opts.Policy, err)
@@ -113,21 +119,27 @@ func (g *group) decide(a *asked) {
 
 // resolution is the work of deciding one class.
 type resolution struct {
-	group    *group
-	asked    *asked
-	trace    *telemetry.Resolution
-	verdicts map[string]backend.Verdict // so far
+	group *group
+	asked *asked
+	trace *telemetry.Resolution
+
+	candidates []dispatch.Candidate       // as they were when it began
+	verdicts   map[string]backend.Verdict // so far
+	awaited    map[string]int             // how often the plugins of backends had ended and were waited for
 }
 
 // run decides. The error is a group that cannot be served or go on.
 func (r *resolution) run(ctx context.Context, start time.Time) (dispatch.Decision, error) {
 	opts := r.group.job.agent.opts
 	for {
-		d := r.trace.Resolve(ctx, opts.Candidates, dispatch.Options{Policy: opts.Policy, Verdicts: r.verdicts})
+		d := r.trace.Resolve(ctx, r.candidates, dispatch.Options{Policy: opts.Policy, Verdicts: r.verdicts})
 		for _, a := range d.Answers {
 			r.verdicts[a.Backend] = a.Verdict
 		}
 		if len(d.Table.Chosen()) == 0 {
+			if r.recovered(ctx, d) {
+				continue
+			}
 			err := unserved(d)
 			r.report(d, 0, start, err)
 			return d, err
@@ -143,6 +155,38 @@ func (r *resolution) run(ctx context.Context, start time.Time) (dispatch.Decisio
 		r.report(d, epoch, start, nil) // before the ranks go on, so that it is read before what they print
 		return d, r.trace.Commit(ctx, epoch, func(context.Context) error { return r.commit(d, prepared, epoch) })
 	}
+}
+
+// recoverPatience is how long a class that nobody serves waits for plugins that have ended to be started again.
+const recoverPatience = 10 * time.Second
+
+// mostRecoveries is how often a plugin is waited for in one decision: one that keeps ending must not hold the ranks up.
+const mostRecoveries = 3
+
+// recovered waits for plugins that have ended, when nobody else serves, and reports whether one serves again.
+func (r *resolution) recovered(ctx context.Context, d dispatch.Decision) bool {
+	await := r.group.job.agent.opts.Await
+	if await == nil {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(ctx, recoverPatience)
+	defer cancel()
+	serves := false
+	for _, a := range d.Answers {
+		crashed := slices.ContainsFunc(a.Verdict.Reasons, func(x backend.Reason) bool { return x.Code == backend.PluginCrashed })
+		if a.Verdict.Kind != backend.Decline || !crashed || r.awaited[a.Backend] == mostRecoveries {
+			continue
+		}
+		r.awaited[a.Backend]++
+		if await(ctx, a.Plugin) {
+			delete(r.verdicts, a.Backend)
+			serves = true
+		}
+	}
+	if serves {
+		r.candidates = r.group.job.agent.opts.Candidates()
+	}
+	return serves
 }
 
 func (r *resolution) report(d dispatch.Decision, epoch uint64, start time.Time, err error) {
@@ -166,7 +210,7 @@ func (r *resolution) prepare(ctx context.Context, d dispatch.Decision) (map[int]
 		}
 		if err == nil {
 			var x *instance
-			if x, err = r.group.instance(name, p); err == nil {
+			if x, err = r.group.instance(d.Answers[i].Plugin, name, p); err == nil {
 				chosen[i] = x
 				continue
 			}
@@ -174,7 +218,7 @@ func (r *resolution) prepare(ctx context.Context, d dispatch.Decision) (map[int]
 		r.decline(name, backend.ReasonFor(err))
 		return nil, false, r.discard(chosen)
 	}
-	failed, err := r.steps(d, chosen)
+	failed, err := r.steps(ctx, d, chosen)
 	if err == nil && len(failed) == 0 {
 		return chosen, true, nil
 	}
@@ -209,7 +253,7 @@ func (r *resolution) trial(ctx context.Context, p plan.Plan, ranges []backend.Ra
 // plan asks a backend for its plan and checks it.
 func (r *resolution) plan(ctx context.Context, d dispatch.Decision, i int) (plan.Plan, error) {
 	name := d.Answers[i].Backend
-	c, found := lo.Find(r.group.job.agent.opts.Candidates, func(c dispatch.Candidate) bool { return c.Info.Name == name })
+	c, found := lo.Find(r.candidates, func(c dispatch.Candidate) bool { return c.Info.Name == name })
 	if !found || c.Backend == nil {
 		return nil, fmt.Errorf("backend %s has gone", name)
 	}

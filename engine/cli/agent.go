@@ -21,16 +21,18 @@ func (a *app) listen(e *engine, ranks int, quiet bool) (*agent.Agent, error) {
 		return nil, err
 	}
 	opts := agent.Options{
-		Socket: agentSocket(e.folder.Path, cfg.Agent.Socket), WorldSize: ranks, Candidates: e.host.Candidates(), Policy: e.policy, Topology: e.topology,
+		Socket: agentSocket(e.folder.Path, cfg.Agent.Socket), WorldSize: ranks, Candidates: e.host.Candidates, Policy: e.policy, Topology: e.topology,
 		Deterministic: cfg.Group.Deterministic, ShareDevices: cfg.Group.ShareDevices, UnabortableKernels: cfg.Group.UnabortableKernels, MaxShared: int64(cfg.Shared.MaxBytes),
 		JoinDeadline: cfg.Group.JoinDeadline, CallDeadline: cfg.Group.Deadline,
 		PrepareDeadline: cfg.Deadlines.Prepare, SelfTestDeadline: cfg.Deadlines.SelfTest,
+		WorkerDeadline: cfg.Deadlines.Worker, Kill: e.host.Kill, Await: e.host.Await,
 		Tracer: telemetry.NewTracer(e.telemetry.TracerProvider), Parent: e.parent, Logger: e.logger,
 	}
 	if e.telemetry.Enabled() {
 		opts.Meter = meter
 	}
 	opts.Trial = (&trials{app: a, engine: e, known: map[string]error{}}).try
+	opts.Failed = func(s agent.GroupStatus) { a.keepDump(e.logger, s) }
 	if !quiet {
 		opts.Decided = func(r agent.Resolved) { writeResolved(a.stderr, r) }
 	}
@@ -64,6 +66,7 @@ The agent runs until it gets SIGINT or SIGTERM.
 				return usageError{err}
 			}
 			defer func() { err = firstError(err, g.Close()) }()
+			defer a.control(e, g)()
 			fmt.Fprintf(a.stdout, "%s=%s\n%s=%d\n", rank.EnvSocket, g.Socket(), rank.EnvWorldSize, ranks)
 			if !quiet {
 				_ = discover.Describe(a.stderr, e.topology) // a closed standard error is no reason not to serve

@@ -89,7 +89,7 @@ func (a *app) open(c *cobra.Command, role role) (e *engine, err error) {
 	}
 	opts := pluginhost.Options{
 		Dir: e.folder.Path, StartTimeout: cfg.Deadlines.Start, CallTimeout: cfg.Deadlines.Call, Logger: e.logger,
-		OnStart: e.reaper.Track, OnEnd: e.reaper.Forget,
+		OnStart: e.reaper.Track, OnEnd: e.reaper.Forget, Restart: pluginhost.Restart(cfg.Restart),
 	}
 	if e.telemetry.Enabled() {
 		opts.TracerProvider = e.telemetry.TracerProvider

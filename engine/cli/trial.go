@@ -121,7 +121,9 @@ func (t *trials) run(ctx context.Context, p onlyPlan, class collective.Class, g 
 	var declined []backend.Reason
 	a, err := agent.Listen(agent.Options{
 		Socket: filepath.Join(t.engine.folder.Path, fmt.Sprintf("trial-%d.sock", t.number)), WorldSize: n,
-		Candidates:   []dispatch.Candidate{{Plugin: "weir", Info: p.Info(), Backend: p}},
+		Candidates: func() []dispatch.Candidate {
+			return []dispatch.Candidate{{Plugin: "weir", Info: p.Info(), Backend: p}}
+		},
 		ShareDevices: g.ShareDevices, UnabortableKernels: true, TryAbort: true, MaxShared: int64(cfg.Shared.MaxBytes), JoinDeadline: cfg.Group.JoinDeadline, CallDeadline: cfg.Group.Deadline,
 		PrepareDeadline: cfg.Deadlines.Prepare, SelfTestDeadline: cfg.Deadlines.SelfTest, Topology: t.engine.topology,
 		Tracer: telemetry.NewTracer(noop.NewTracerProvider()), Logger: t.engine.logger.With("trial", t.number),

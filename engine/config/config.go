@@ -21,6 +21,8 @@ type Config struct {
 	Plugins map[string]Plugin `koanf:"plugins" keys:"NAME"`
 	// Deadlines bound how long the engine waits for plugins and for the steps of a resolution.
 	Deadlines Deadlines `koanf:"deadlines"`
+	// Restart is about plugins that end by themselves.
+	Restart Restart `koanf:"restart"`
 	// Telemetry says where traces and metrics go. The OTEL_* variables win over it.
 	Telemetry Telemetry `koanf:"telemetry"`
 	// Log is about the engine's own log on standard error.
@@ -88,6 +90,21 @@ type Deadlines struct {
 	Prepare time.Duration `koanf:"prepare"`
 	// SelfTest is the longest that all ranks together may take to self-test a plan. Default 30s.
 	SelfTest time.Duration `koanf:"self_test"`
+	// Worker is the longest that a worker plugin may take over a part of a call that all ranks have handed to it. It is
+	// killed then, and the call goes on with another backend. Default 5s.
+	Worker time.Duration `koanf:"worker"`
+}
+
+// Restart is about plugins that end by themselves and are started again. All are greater than zero.
+type Restart struct {
+	// First is the wait before the first restart; each further one waits twice as long. Default 200ms.
+	First time.Duration `koanf:"first"`
+	// Longest is the longest such wait. Default 30s.
+	Longest time.Duration `koanf:"longest"`
+	// Stable is how long a plugin must have served to be taken to be well again. Default 1m.
+	Stable time.Duration `koanf:"stable"`
+	// Most is how often a plugin is started again without its having been well before it is given up. Default 5.
+	Most int `koanf:"most"`
 }
 
 // Telemetry says where traces and metrics go.
@@ -131,7 +148,8 @@ func Default(exe string) Config {
 	c := Config{
 		Group:     Group{Deadline: 30 * time.Second, JoinDeadline: time.Minute},
 		Cascade:   Cascade{Fallback: map[string]string{collective.CUDA.String(): "nccl"}},
-		Deadlines: Deadlines{Start: 10 * time.Second, Call: 5 * time.Second, Prepare: 30 * time.Second, SelfTest: 30 * time.Second},
+		Deadlines: Deadlines{Start: 10 * time.Second, Call: 5 * time.Second, Prepare: 30 * time.Second, SelfTest: 30 * time.Second, Worker: 5 * time.Second},
+		Restart:   Restart{First: 200 * time.Millisecond, Longest: 30 * time.Second, Stable: time.Minute, Most: 5},
 		Telemetry: Telemetry{ServiceName: "weir"},
 		Log:       Log{Level: "info", Format: "text"},
 		Shared:    Shared{MaxBytes: 4 * GiB},

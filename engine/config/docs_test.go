@@ -60,6 +60,8 @@ func typeName(n *node) string {
 		return "list"
 	case "string":
 		return "text"
+	case "int":
+		return "number"
 	}
 	return "any"
 }

@@ -61,8 +61,8 @@ func TestEnvironmentErrors(t *testing.T) {
 	}{
 		"unknown":              {"WEIR_GROUP__DEALINE=5s", "WEIR_GROUP__DEALINE: unknown key group.dealine, did you mean WEIR_GROUP__DEADLINE?"},
 		"one underscore":       {"WEIR_GROUP_DEADLINE=5s", "WEIR_GROUP_DEADLINE: unknown key group_deadline, did you mean WEIR_GROUP__DEADLINE?"},
-		"nearly reserved":      {"WEIR_RANKS=5", "WEIR_RANKS: unknown key ranks; the top-level keys are group, cascade, plugin_dir, plugins, deadlines, telemetry, log, agent, shared"},
-		"prefix only":          {"WEIR_=5", "WEIR_: unknown key ; the top-level keys are group, cascade, plugin_dir, plugins, deadlines, telemetry, log, agent, shared"},
+		"nearly reserved":      {"WEIR_RANKS=5", "WEIR_RANKS: unknown key ranks; the top-level keys are group, cascade, plugin_dir, plugins, deadlines, restart, telemetry, log, agent, shared"},
+		"prefix only":          {"WEIR_=5", "WEIR_: unknown key ; the top-level keys are group, cascade, plugin_dir, plugins, deadlines, restart, telemetry, log, agent, shared"},
 		"plugin key":           {"WEIR_PLUGINS__MY_RING__PAHT=5", "WEIR_PLUGINS__MY_RING__PAHT: unknown key plugins.my-ring.paht, did you mean WEIR_PLUGINS__MY_RING__PATH?"},
 		"not capitals":         {"WEIR_group__DEADLINE=5s", "WEIR_group__DEADLINE: variables are written in capitals: WEIR_GROUP__DEADLINE"},
 		"below a value":        {"WEIR_GROUP__DEADLINE__X=5s", "WEIR_GROUP__DEADLINE__X: unknown key group.deadline.x; group.deadline has no keys below it"},

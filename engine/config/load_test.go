@@ -100,7 +100,8 @@ plugins:
       none: null
       nested: {list: [1, {a: true}]}
   bare:
-deadlines: {start: 1s, call: 2s, prepare: 3s, self_test: 4s}
+deadlines: {start: 1s, call: 2s, prepare: 3s, self_test: 4s, worker: 5s}
+restart: {first: 5ms, longest: 6s, stable: 7m, most: 8}
 telemetry: {traces: otlp, metrics: console, endpoint: "http://localhost:4317", service_name: mine}
 log: {level: debug, format: json}
 agent: {socket: run/agent.sock}
@@ -131,7 +132,8 @@ func TestFile(t *testing.T) {
 			},
 			"bare": {Path: filepath.Join(dir, "more/bare"), TLS: true},
 		},
-		Deadlines: Deadlines{Start: time.Second, Call: 2 * time.Second, Prepare: 3 * time.Second, SelfTest: 4 * time.Second},
+		Deadlines: Deadlines{Start: time.Second, Call: 2 * time.Second, Prepare: 3 * time.Second, SelfTest: 4 * time.Second, Worker: 5 * time.Second},
+		Restart:   Restart{First: 5 * time.Millisecond, Longest: 6 * time.Second, Stable: 7 * time.Minute, Most: 8},
 		Telemetry: Telemetry{Traces: "otlp", Metrics: "console", Endpoint: "http://localhost:4317", ServiceName: "mine"},
 		Log:       Log{Level: "debug", Format: "json"},
 		Agent:     Agent{Socket: filepath.Join(dir, "run/agent.sock")},

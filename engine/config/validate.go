@@ -37,7 +37,7 @@ func (l *Loaded) fail(key, format string, args ...any) error {
 }
 
 func (l *Loaded) validateNumbers() error {
-	g, d := l.Config.Group, l.Config.Deadlines
+	g, d, r := l.Config.Group, l.Config.Deadlines, l.Config.Restart
 	for _, v := range []struct {
 		key   string
 		value time.Duration
@@ -48,10 +48,17 @@ func (l *Loaded) validateNumbers() error {
 		{"deadlines.call", d.Call},
 		{"deadlines.prepare", d.Prepare},
 		{"deadlines.self_test", d.SelfTest},
+		{"deadlines.worker", d.Worker},
+		{"restart.first", r.First},
+		{"restart.longest", r.Longest},
+		{"restart.stable", r.Stable},
 	} {
 		if v.value <= 0 {
 			return l.fail(v.key, "is %s; it must be greater than zero", text(v.value))
 		}
+	}
+	if r.Most < 1 {
+		return l.fail("restart.most", "is %d; it must be greater than zero", r.Most)
 	}
 	if m := l.Config.Shared.MaxBytes; m <= 0 {
 		return l.fail("shared.max_bytes", "is %s; it must be greater than zero", m)

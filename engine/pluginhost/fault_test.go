@@ -82,6 +82,7 @@ func TestFaultsInCalls(t *testing.T) {
 		t.Run(call, func(t *testing.T) {
 			t.Parallel()
 			opts, log := options(t)
+			opts.Restart.First = time.Hour // what is dead stays so
 			if c.code == backend.Timeout {
 				opts.CallTimeout = 50 * time.Millisecond
 			}

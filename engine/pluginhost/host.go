@@ -17,7 +17,6 @@ import (
 
 	"github.com/weir-project/weir/core/backend"
 	"github.com/weir-project/weir/core/dispatch"
-	"github.com/weir-project/weir/sdk/proto/pluginv1"
 )
 
 // Spec is a plugin to start.
@@ -43,12 +42,17 @@ type Options struct {
 	OnEnd func(pgid int)
 
 	TracerProvider trace.TracerProvider // nil for no spans of calls and no trace context
+
+	Restart Restart
 }
 
 // Host holds running plugins. Its methods may be called concurrently.
 type Host struct {
-	running []*running
-	close   sync.Once
+	slots []*slot
+	close sync.Once
+
+	supervision context.CancelFunc
+	supervisors sync.WaitGroup
 }
 
 // Status is what is known of one plugin.
@@ -60,13 +64,14 @@ type Status struct {
 	PID           int    // also its process group
 	Started       time.Time
 	StartDuration time.Duration // until it had described itself, or failed to
+	Restarts      int           // since it was last well
 	Err           error         // why it does not serve, or nil
 	Backends      []backend.Info
 }
 
 // Start starts all plugins at once and waits until each has described itself. A plugin that hangs or crashes is no
 // error: its candidates carry the fault. The error is one line for the person who can mend it, and nothing is left
-// running then.
+// running then. A plugin that ends by itself later is started again, as Restart says.
 func Start(ctx context.Context, specs []Spec, opts Options) (*Host, error) {
 	opts.StartTimeout = cmp.Or(opts.StartTimeout, 10*time.Second)
 	opts.CallTimeout = cmp.Or(opts.CallTimeout, 5*time.Second)
@@ -78,7 +83,9 @@ func Start(ctx context.Context, specs []Spec, opts Options) (*Host, error) {
 	if err != nil {
 		return nil, err
 	}
-	h := &Host{running: make([]*running, len(binaries))}
+	opts.Restart = opts.Restart.complete()
+	h := &Host{slots: lo.Map(binaries, func(b binary, _ int) *slot { return &slot{binary: b, opts: opts, changed: make(chan struct{})} })}
+	h.supervision = func() {}
 	if err := h.startAll(ctx, binaries, opts); err != nil {
 		h.Close()
 		return nil, err
@@ -86,6 +93,13 @@ func Start(ctx context.Context, specs []Spec, opts Options) (*Host, error) {
 	if err := h.checkNames(); err != nil {
 		h.Close()
 		return nil, err
+	}
+	life, supervision := context.WithCancel(context.WithoutCancel(ctx))
+	h.supervision = supervision
+	for _, s := range h.slots {
+		if s.now.fault == nil {
+			h.supervisors.Go(func() { s.supervise(life) })
+		}
 	}
 	return h, nil
 }
@@ -98,7 +112,7 @@ func (h *Host) startAll(parent context.Context, binaries []binary, opts Options)
 	for i, b := range binaries {
 		wg.Go(func() {
 			r, err := launch(ctx, b, opts)
-			h.running[i] = r
+			h.slots[i].now = r
 			if err != nil {
 				cancel(fmt.Errorf("plugin %s: %w", b.spec.Name, err))
 			}
@@ -114,7 +128,8 @@ func (h *Host) startAll(parent context.Context, binaries []binary, opts Options)
 // checkNames refuses what two plugins both offer.
 func (h *Host) checkNames() error {
 	plugins, backends := map[string]string{}, map[string]string{}
-	for _, r := range h.running {
+	for _, s := range h.slots {
+		r := s.now
 		if r.fault != nil {
 			continue
 		}
@@ -132,23 +147,32 @@ func (h *Host) checkNames() error {
 	return nil
 }
 
-// Candidates are the backends of all plugins in the order of the specs. A plugin that did not come up is one candidate
-// of the plugin's name, with its fault.
+// Candidates are the backends of all plugins as they are now, in the order of the specs. A plugin that did not come up is
+// one candidate of the plugin's name, with its fault.
 func (h *Host) Candidates() []dispatch.Candidate {
-	return lo.FlatMap(h.running, func(r *running, _ int) []dispatch.Candidate {
-		if r.fault != nil {
-			return []dispatch.Candidate{{Plugin: r.name, Info: backend.Info{Name: r.name}, Fault: r.fault}}
-		}
-		return lo.Map(r.offer.Backends, func(info backend.Info, _ int) dispatch.Candidate {
-			remote := pluginv1.NewRemote(r.service, info, pluginv1.RemoteOptions{Timeout: r.opts.CallTimeout, Life: r.life})
-			return dispatch.Candidate{Plugin: r.name, Info: info, Backend: remote}
-		})
-	})
+	return lo.FlatMap(h.slots, func(s *slot, _ int) []dispatch.Candidate { return s.candidates() })
 }
 
 // Plugins is the status of each plugin, in the order of the specs.
 func (h *Host) Plugins() []Status {
-	return lo.Map(h.running, func(r *running, _ int) Status { return r.status() })
+	return lo.Map(h.slots, func(s *slot, _ int) Status { return s.status() })
+}
+
+// Await waits until a plugin that has ended serves again. It returns false at once if it will not, for it was given up or
+// never came up, and when ctx ends.
+func (h *Host) Await(ctx context.Context, plugin string) bool {
+	s, found := lo.Find(h.slots, func(s *slot) bool { r, _, _ := s.current(); return r.name == plugin })
+	return found && s.await(ctx)
+}
+
+// Kill ends a plugin's process at once; it is started again as one that ended by itself. why is for the log.
+func (h *Host) Kill(plugin string, why error) {
+	for _, s := range h.slots {
+		if r, _, _ := s.current(); r.name == plugin {
+			r.log.Warn("plugin is killed", "why", why)
+			r.process.kill()
+		}
+	}
 }
 
 // closeTime is how long all plugins together may take to stop before they are killed.
@@ -159,9 +183,11 @@ func (h *Host) Close() {
 	h.close.Do(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), closeTime)
 		defer cancel()
-		for _, r := range slices.Backward(h.running) {
-			r.stop(ctx)
+		h.supervision()
+		for _, s := range slices.Backward(h.slots) {
+			s.stop(ctx)
 		}
+		h.supervisors.Wait()
 	})
 }
 

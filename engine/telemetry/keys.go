@@ -17,6 +17,8 @@ const (
 	spanConnect  = "weir.connect"
 	spanSelfTest = "weir.selftest"
 	spanCommit   = "weir.commit"
+
+	spanFailover = "weir.failover" // of its own: a call that went on with another backend
 )
 
 // The attributes of spans and metrics. docs/telemetry.md explains them.
@@ -46,6 +48,11 @@ const (
 	keyEpoch    = attribute.Key("weir.epoch")
 	keyOutcome  = attribute.Key("weir.outcome")
 
+	keyFailoverTo     = attribute.Key("weir.failover.to")
+	keyFailoverCall   = attribute.Key("weir.failover.call")
+	keyFailoverBytes  = attribute.Key("weir.failover.bytes")
+	keyFailoverRedone = attribute.Key("weir.failover.redone")
+
 	keyErrorType = semconv.ErrorTypeKey
 )
 
@@ -55,4 +62,5 @@ const (
 	metricIO        = "weir.all_reduce.io"
 	metricDuration  = "weir.all_reduce.duration"
 	metricDecisions = "weir.decisions"
+	metricFailovers = "weir.failover.duration"
 )

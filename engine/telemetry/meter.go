@@ -21,6 +21,7 @@ type Meter struct {
 	io        metric.Int64ObservableCounter
 	duration  metric.Float64Histogram
 	decisions metric.Int64Counter
+	failovers metric.Float64Histogram
 }
 
 // Series identifies what is counted. Make it once per group, backend and class, and keep it: its attributes are built
@@ -45,10 +46,13 @@ var durationBounds = []float64{
 	1e-6, 2e-6, 5e-6, 1e-5, 2e-5, 5e-5, 1e-4, 2e-4, 5e-4, 1e-3, 2e-3, 5e-3, 1e-2, 2e-2, 5e-2, 1e-1, 2e-1, 5e-1, 1,
 }
 
+// failoverBounds are seconds: another decision takes tens of milliseconds, the wait for a worker that hangs seconds.
+var failoverBounds = []float64{1e-3, 1e-2, 2e-2, 5e-2, 1e-1, 2e-1, 5e-1, 1, 2, 5, 10, 30}
+
 // NewMeter creates the instruments.
 func NewMeter(p metric.MeterProvider) (*Meter, error) {
 	m := &Meter{meter: p.Meter(scope)}
-	var errs [4]error
+	var errs [5]error
 	m.calls, errs[0] = m.meter.Int64ObservableCounter(metricCalls,
 		metric.WithUnit("{call}"), metric.WithDescription("All-reduce calls of a group."))
 	m.io, errs[1] = m.meter.Int64ObservableCounter(metricIO,
@@ -58,6 +62,9 @@ func NewMeter(p metric.MeterProvider) (*Meter, error) {
 		metric.WithExplicitBucketBoundaries(durationBounds...))
 	m.decisions, errs[3] = m.meter.Int64Counter(metricDecisions,
 		metric.WithUnit("{decision}"), metric.WithDescription("Resolutions of a request class of a group, by outcome."))
+	m.failovers, errs[4] = m.meter.Float64Histogram(metricFailovers,
+		metric.WithUnit("s"), metric.WithDescription("Time by which the loss of a worker made a call longer."),
+		metric.WithExplicitBucketBoundaries(failoverBounds...))
 	if err := errors.Join(errs[:]...); err != nil {
 		return nil, fmt.Errorf("create metrics: %w", err)
 	}

@@ -24,6 +24,7 @@ func (g *Group) Warm(ctx context.Context, classes ...collective.Class) error {
 		return g.busyError()
 	}
 	defer g.exit()
+	g.forget()
 	for _, c := range classes {
 		if err := c.Validate(); err != nil {
 			return err
@@ -40,15 +41,18 @@ func (g *Group) Warm(ctx context.Context, classes ...collective.Class) error {
 
 // decide has a class decided for the whole group. The agent bounds every wait; the bound here is for an agent that
 // hangs.
-func (g *Group) decide(class collective.Class) (*table, error) {
+func (g *Group) decide(class collective.Class, lost ...uint64) (*table, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Minute)
 	defer cancel()
-	return g.decideWithin(ctx, class)
+	return g.decideWithin(ctx, class, lost...)
 }
 
-func (g *Group) decideWithin(ctx context.Context, class collective.Class) (*table, error) {
+// decideWithin is decide until ctx ends. lost are instances whose workers are gone: see Resolve.
+func (g *Group) decideWithin(ctx context.Context, class collective.Class, lost ...uint64) (*table, error) {
 	s := g.session
-	id, answers, err := s.begin(&rankv1.FromRank{Body: &rankv1.FromRank_Resolve{Resolve: &rankv1.Resolve{Group: g.id, Class: pluginv1.FromClass(class)}}})
+	id, answers, err := s.begin(&rankv1.FromRank{Body: &rankv1.FromRank_Resolve{Resolve: &rankv1.Resolve{
+		Group: g.id, Class: pluginv1.FromClass(class), Lost: lost,
+	}}})
 	if err != nil {
 		return nil, fmt.Errorf("decide %s for group %s: %w", class, g.id, err)
 	}
@@ -110,12 +114,15 @@ func (d *decider) prepare(m *rankv1.Prepare, memories []sharedFile) error {
 	d.tests = nil
 	var files []*os.File // that go with the report
 	for _, i := range m.Instances {
-		var memory *sharedFile
+		var memory, inputs *sharedFile
 		if i.Memory {
 			memory, memories = &memories[0], memories[1:]
 		}
+		if i.Inputs {
+			inputs, memories = &memories[0], memories[1:]
+		}
 		outcome := &rankv1.Outcome{Instance: i.Id}
-		if reason := d.prepareOne(i, memory); reason != nil {
+		if reason := d.prepareOne(i, memory, inputs); reason != nil {
 			outcome.Reason = pluginv1.FromReason(*reason)
 		}
 		if offer := d.offers[i.Id]; offer.file != nil {
@@ -123,15 +130,17 @@ func (d *decider) prepare(m *rankv1.Prepare, memories []sharedFile) error {
 			defer offer.file.Close()
 		}
 		outcome.Data = d.offers[i.Id].data
-		if memory != nil {
-			_ = memory.file.Close() // the mapping keeps the memory
+		for _, f := range []*sharedFile{memory, inputs} {
+			if f != nil {
+				_ = f.file.Close() // the mapping keeps the memory
+			}
 		}
 		done.Outcomes = append(done.Outcomes, outcome)
 	}
 	return d.report(done, files...)
 }
 
-func (d *decider) prepareOne(m *rankv1.Instance, memory *sharedFile) *backend.Reason {
+func (d *decider) prepareOne(m *rankv1.Instance, memory, inputs *sharedFile) *backend.Reason {
 	g := d.group
 	fail := func(code backend.Code, err error) *backend.Reason {
 		r := g.refused(code, err)
@@ -158,6 +167,12 @@ func (d *decider) prepareOne(m *rankv1.Instance, memory *sharedFile) *backend.Re
 		}
 		return nil
 	}
+	if w, ok := p.(*plan.Worker); ok {
+		if err := d.prepareWorker(m, w, memory, inputs); err != nil {
+			return fail(backend.InitFailed, err)
+		}
+		return nil
+	}
 	s, ok := p.(*plan.Schedule)
 	if !ok || d.class.Memory != collective.Host {
 		return fail(backend.InitFailed, fmt.Errorf("%s plans do not run on %s memory", p.Kind(), d.class.Memory))
@@ -171,10 +186,7 @@ func (d *decider) prepareOne(m *rankv1.Instance, memory *sharedFile) *backend.Re
 			return fail(backend.InitFailed, err)
 		}
 	}
-	i.watch = exec.Watch{
-		Abort: g.board.AbortWord(), Deadline: g.deadline, Stalled: g.stalled,
-		Yield: g.facts.Cores > 0 && g.session.worldSize > g.facts.Cores,
-	}
+	i.watch = g.watch()
 	if i.run, err = exec.NewSchedule(s, g.rank, i.memory, i.watch); err != nil {
 		i.unmap()
 		return fail(backend.InitFailed, err)
@@ -194,9 +206,15 @@ func (d *decider) selfTest(deadline time.Duration, abort bool) error {
 	end := time.Now().Add(deadline)
 	for _, t := range d.tests {
 		i := g.instances[t.id]
-		if i.device != nil {
+		if i.device != nil || i.worker != nil {
 			outcome := &rankv1.Outcome{Instance: t.id}
-			if err := d.tryDevice(i, t.ranges, time.Until(end), abort); err != nil {
+			try := func(i *instance, ranges []backend.Range, deadline time.Duration) error {
+				return d.tryDevice(i, ranges, deadline, abort)
+			}
+			if i.worker != nil {
+				try = d.tryWorker
+			}
+			if err := try(i, t.ranges, time.Until(end)); err != nil {
 				outcome.Reason = pluginv1.FromReason(g.reason(backend.SelfTestFailed, err))
 			}
 			done.Outcomes = append(done.Outcomes, outcome)
@@ -266,7 +284,8 @@ func (d *decider) commit(m *rankv1.Commit) (*table, error) {
 				return nil, fmt.Errorf("the agent committed instance %d, which was never prepared", c.Instance)
 			}
 			segment.Choices = append(segment.Choices, dispatch.Choice{Multiple: c.Multiple, Index: len(t.entries)})
-			t.entries = append(t.entries, entry{backend: i.backend, counter: c.Counter, run: i.run, device: i.device})
+			library, _ := i.device.(*exec.Library)
+			t.entries = append(t.entries, entry{backend: i.backend, counter: c.Counter, run: i.run, device: i.device, library: library, worker: i.worker})
 		}
 		segments = append(segments, segment)
 	}

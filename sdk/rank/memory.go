@@ -26,6 +26,9 @@ func takeFiles(conn *rankv1.Conn, m *rankv1.ToRank) ([]sharedFile, error) {
 			if i.Memory {
 				n++
 			}
+			if i.Inputs {
+				n++
+			}
 		}
 	case *rankv1.ToRank_Connect:
 		for _, i := range body.Connect.Instances {

@@ -190,7 +190,7 @@ func ranksWith(t *testing.T, world int, c []dispatch.Candidate, scenario string,
 func startAgent(t *testing.T, dir string, world int, c []dispatch.Candidate, log io.Writer, decided func(agent.Resolved)) *agent.Agent {
 	t.Helper()
 	a, err := agent.Listen(agent.Options{
-		Socket: filepath.Join(dir, "agent.sock"), WorldSize: world, Candidates: c, MaxShared: 1 << 30, ShareDevices: true,
+		Socket: filepath.Join(dir, "agent.sock"), WorldSize: world, Candidates: func() []dispatch.Candidate { return c }, MaxShared: 1 << 30, ShareDevices: true,
 		JoinDeadline: 30 * time.Second, CallDeadline: 5 * time.Second, PrepareDeadline: 30 * time.Second, SelfTestDeadline: 30 * time.Second,
 		Topology: topology.Graph{P2P: topology.P2PVerified},
 		Tracer:   telemetry.NewTracer(noop.NewTracerProvider()), Logger: slog.New(slog.NewTextHandler(log, nil)),

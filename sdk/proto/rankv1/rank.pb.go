@@ -42,6 +42,8 @@ type FromRank struct {
 	//	*FromRank_Cancel
 	//	*FromRank_Alloc
 	//	*FromRank_Log
+	//	*FromRank_WorkerOverdue
+	//	*FromRank_FailedOver
 	Body          isFromRank_Body `protobuf_oneof:"body"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -181,6 +183,24 @@ func (x *FromRank) GetLog() *Log {
 	return nil
 }
 
+func (x *FromRank) GetWorkerOverdue() *WorkerOverdue {
+	if x != nil {
+		if x, ok := x.Body.(*FromRank_WorkerOverdue); ok {
+			return x.WorkerOverdue
+		}
+	}
+	return nil
+}
+
+func (x *FromRank) GetFailedOver() *FailedOver {
+	if x != nil {
+		if x, ok := x.Body.(*FromRank_FailedOver); ok {
+			return x.FailedOver
+		}
+	}
+	return nil
+}
+
 type isFromRank_Body interface {
 	isFromRank_Body()
 }
@@ -225,6 +245,14 @@ type FromRank_Log struct {
 	Log *Log `protobuf:"bytes,11,opt,name=log,proto3,oneof"` // not answered
 }
 
+type FromRank_WorkerOverdue struct {
+	WorkerOverdue *WorkerOverdue `protobuf:"bytes,20,opt,name=worker_overdue,json=workerOverdue,proto3,oneof"` // not answered
+}
+
+type FromRank_FailedOver struct {
+	FailedOver *FailedOver `protobuf:"bytes,21,opt,name=failed_over,json=failedOver,proto3,oneof"` // not answered
+}
+
 func (*FromRank_Join) isFromRank_Body() {}
 
 func (*FromRank_NewGroup) isFromRank_Body() {}
@@ -244,6 +272,10 @@ func (*FromRank_Cancel) isFromRank_Body() {}
 func (*FromRank_Alloc) isFromRank_Body() {}
 
 func (*FromRank_Log) isFromRank_Body() {}
+
+func (*FromRank_WorkerOverdue) isFromRank_Body() {}
+
+func (*FromRank_FailedOver) isFromRank_Body() {}
 
 type ToRank struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -653,9 +685,11 @@ func (x *GroupReady) GetRanks() []int32 {
 }
 
 type Resolve struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Group         string                 `protobuf:"bytes,1,opt,name=group,proto3" json:"group,omitempty"`
-	Class         *pluginv1.Class        `protobuf:"bytes,2,opt,name=class,proto3" json:"class,omitempty"`
+	state protoimpl.MessageState `protogen:"open.v1"`
+	Group string                 `protobuf:"bytes,1,opt,name=group,proto3" json:"group,omitempty"`
+	Class *pluginv1.Class        `protobuf:"bytes,2,opt,name=class,proto3" json:"class,omitempty"`
+	// Instances whose workers were found gone in a call of this class, which is decided once more, without their backends.
+	Lost          []uint64 `protobuf:"varint,20,rep,packed,name=lost,proto3" json:"lost,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -700,6 +734,13 @@ func (x *Resolve) GetGroup() string {
 func (x *Resolve) GetClass() *pluginv1.Class {
 	if x != nil {
 		return x.Class
+	}
+	return nil
+}
+
+func (x *Resolve) GetLost() []uint64 {
+	if x != nil {
+		return x.Lost
 	}
 	return nil
 }
@@ -751,14 +792,16 @@ func (x *Prepare) GetInstances() []*Instance {
 
 // Instance is a plan that a group runs, with memory of its own.
 type Instance struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Id            uint64                 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"` // within the group
-	Backend       string                 `protobuf:"bytes,2,opt,name=backend,proto3" json:"backend,omitempty"`
-	Plan          *pluginv1.Plan         `protobuf:"bytes,3,opt,name=plan,proto3" json:"plan,omitempty"`
-	Memory        bool                   `protobuf:"varint,4,opt,name=memory,proto3" json:"memory,omitempty"` // a descriptor comes with it
-	Ranges        []*pluginv1.Range      `protobuf:"bytes,5,rep,name=ranges,proto3" json:"ranges,omitempty"`  // that the self-test may try
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	state            protoimpl.MessageState `protogen:"open.v1"`
+	Id               uint64                 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"` // within the group
+	Backend          string                 `protobuf:"bytes,2,opt,name=backend,proto3" json:"backend,omitempty"`
+	Plan             *pluginv1.Plan         `protobuf:"bytes,3,opt,name=plan,proto3" json:"plan,omitempty"`
+	Memory           bool                   `protobuf:"varint,4,opt,name=memory,proto3" json:"memory,omitempty"`                                                // a descriptor comes with it
+	Ranges           []*pluginv1.Range      `protobuf:"bytes,5,rep,name=ranges,proto3" json:"ranges,omitempty"`                                                 // that the self-test may try
+	Inputs           bool                   `protobuf:"varint,20,opt,name=inputs,proto3" json:"inputs,omitempty"`                                               // a second descriptor comes with it: the inputs of a worker
+	WorkerPatienceNs int64                  `protobuf:"varint,21,opt,name=worker_patience_ns,json=workerPatienceNs,proto3" json:"worker_patience_ns,omitempty"` // how long a worker may take over a tile before it is reported
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
 }
 
 func (x *Instance) Reset() {
@@ -824,6 +867,20 @@ func (x *Instance) GetRanges() []*pluginv1.Range {
 		return x.Ranges
 	}
 	return nil
+}
+
+func (x *Instance) GetInputs() bool {
+	if x != nil {
+		return x.Inputs
+	}
+	return false
+}
+
+func (x *Instance) GetWorkerPatienceNs() int64 {
+	if x != nil {
+		return x.WorkerPatienceNs
+	}
+	return 0
 }
 
 // Connect follows Prepare when ranks have something to tell each other before the plans can run.
@@ -1593,6 +1650,160 @@ func (x *Allocated) GetStride() int64 {
 	return 0
 }
 
+// WorkerOverdue says that a worker has not done a tile that all ranks have handed over.
+type WorkerOverdue struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Group         string                 `protobuf:"bytes,1,opt,name=group,proto3" json:"group,omitempty"`
+	Instance      uint64                 `protobuf:"varint,2,opt,name=instance,proto3" json:"instance,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *WorkerOverdue) Reset() {
+	*x = WorkerOverdue{}
+	mi := &file_rankv1_rank_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *WorkerOverdue) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*WorkerOverdue) ProtoMessage() {}
+
+func (x *WorkerOverdue) ProtoReflect() protoreflect.Message {
+	mi := &file_rankv1_rank_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use WorkerOverdue.ProtoReflect.Descriptor instead.
+func (*WorkerOverdue) Descriptor() ([]byte, []int) {
+	return file_rankv1_rank_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *WorkerOverdue) GetGroup() string {
+	if x != nil {
+		return x.Group
+	}
+	return ""
+}
+
+func (x *WorkerOverdue) GetInstance() uint64 {
+	if x != nil {
+		return x.Instance
+	}
+	return 0
+}
+
+// FailedOver says that a call went on with another backend, after the worker of the first was gone.
+type FailedOver struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Group         string                 `protobuf:"bytes,1,opt,name=group,proto3" json:"group,omitempty"`
+	Call          uint64                 `protobuf:"varint,2,opt,name=call,proto3" json:"call,omitempty"` // number
+	Class         *pluginv1.Class        `protobuf:"bytes,3,opt,name=class,proto3" json:"class,omitempty"`
+	Bytes         int64                  `protobuf:"varint,4,opt,name=bytes,proto3" json:"bytes,omitempty"`                    // of the call
+	Redone        int64                  `protobuf:"varint,5,opt,name=redone,proto3" json:"redone,omitempty"`                  // of them, by the new backend
+	From          string                 `protobuf:"bytes,6,opt,name=from,proto3" json:"from,omitempty"`                       // backend
+	To            string                 `protobuf:"bytes,7,opt,name=to,proto3" json:"to,omitempty"`                           // backend; the last, if there were several
+	AddedNs       int64                  `protobuf:"varint,8,opt,name=added_ns,json=addedNs,proto3" json:"added_ns,omitempty"` // from when this rank knew of the loss to the end of the call
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *FailedOver) Reset() {
+	*x = FailedOver{}
+	mi := &file_rankv1_rank_proto_msgTypes[23]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *FailedOver) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*FailedOver) ProtoMessage() {}
+
+func (x *FailedOver) ProtoReflect() protoreflect.Message {
+	mi := &file_rankv1_rank_proto_msgTypes[23]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use FailedOver.ProtoReflect.Descriptor instead.
+func (*FailedOver) Descriptor() ([]byte, []int) {
+	return file_rankv1_rank_proto_rawDescGZIP(), []int{23}
+}
+
+func (x *FailedOver) GetGroup() string {
+	if x != nil {
+		return x.Group
+	}
+	return ""
+}
+
+func (x *FailedOver) GetCall() uint64 {
+	if x != nil {
+		return x.Call
+	}
+	return 0
+}
+
+func (x *FailedOver) GetClass() *pluginv1.Class {
+	if x != nil {
+		return x.Class
+	}
+	return nil
+}
+
+func (x *FailedOver) GetBytes() int64 {
+	if x != nil {
+		return x.Bytes
+	}
+	return 0
+}
+
+func (x *FailedOver) GetRedone() int64 {
+	if x != nil {
+		return x.Redone
+	}
+	return 0
+}
+
+func (x *FailedOver) GetFrom() string {
+	if x != nil {
+		return x.From
+	}
+	return ""
+}
+
+func (x *FailedOver) GetTo() string {
+	if x != nil {
+		return x.To
+	}
+	return ""
+}
+
+func (x *FailedOver) GetAddedNs() int64 {
+	if x != nil {
+		return x.AddedNs
+	}
+	return 0
+}
+
 // Cancel withdraws a request: it fails if it still waits for other ranks, and goes on if all have made it.
 type Cancel struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1603,7 +1814,7 @@ type Cancel struct {
 
 func (x *Cancel) Reset() {
 	*x = Cancel{}
-	mi := &file_rankv1_rank_proto_msgTypes[22]
+	mi := &file_rankv1_rank_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1615,7 +1826,7 @@ func (x *Cancel) String() string {
 func (*Cancel) ProtoMessage() {}
 
 func (x *Cancel) ProtoReflect() protoreflect.Message {
-	mi := &file_rankv1_rank_proto_msgTypes[22]
+	mi := &file_rankv1_rank_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1628,7 +1839,7 @@ func (x *Cancel) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Cancel.ProtoReflect.Descriptor instead.
 func (*Cancel) Descriptor() ([]byte, []int) {
-	return file_rankv1_rank_proto_rawDescGZIP(), []int{22}
+	return file_rankv1_rank_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *Cancel) GetRequest() uint64 {
@@ -1649,7 +1860,7 @@ type Log struct {
 
 func (x *Log) Reset() {
 	*x = Log{}
-	mi := &file_rankv1_rank_proto_msgTypes[23]
+	mi := &file_rankv1_rank_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1661,7 +1872,7 @@ func (x *Log) String() string {
 func (*Log) ProtoMessage() {}
 
 func (x *Log) ProtoReflect() protoreflect.Message {
-	mi := &file_rankv1_rank_proto_msgTypes[23]
+	mi := &file_rankv1_rank_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1674,7 +1885,7 @@ func (x *Log) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Log.ProtoReflect.Descriptor instead.
 func (*Log) Descriptor() ([]byte, []int) {
-	return file_rankv1_rank_proto_rawDescGZIP(), []int{23}
+	return file_rankv1_rank_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Log) GetSource() string {
@@ -1700,7 +1911,7 @@ type Leave struct {
 
 func (x *Leave) Reset() {
 	*x = Leave{}
-	mi := &file_rankv1_rank_proto_msgTypes[24]
+	mi := &file_rankv1_rank_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1712,7 +1923,7 @@ func (x *Leave) String() string {
 func (*Leave) ProtoMessage() {}
 
 func (x *Leave) ProtoReflect() protoreflect.Message {
-	mi := &file_rankv1_rank_proto_msgTypes[24]
+	mi := &file_rankv1_rank_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1725,7 +1936,7 @@ func (x *Leave) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Leave.ProtoReflect.Descriptor instead.
 func (*Leave) Descriptor() ([]byte, []int) {
-	return file_rankv1_rank_proto_rawDescGZIP(), []int{24}
+	return file_rankv1_rank_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Leave) GetGroup() string {
@@ -1745,7 +1956,7 @@ type Failed struct {
 
 func (x *Failed) Reset() {
 	*x = Failed{}
-	mi := &file_rankv1_rank_proto_msgTypes[25]
+	mi := &file_rankv1_rank_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1757,7 +1968,7 @@ func (x *Failed) String() string {
 func (*Failed) ProtoMessage() {}
 
 func (x *Failed) ProtoReflect() protoreflect.Message {
-	mi := &file_rankv1_rank_proto_msgTypes[25]
+	mi := &file_rankv1_rank_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1770,7 +1981,7 @@ func (x *Failed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Failed.ProtoReflect.Descriptor instead.
 func (*Failed) Descriptor() ([]byte, []int) {
-	return file_rankv1_rank_proto_rawDescGZIP(), []int{25}
+	return file_rankv1_rank_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Failed) GetText() string {
@@ -1798,7 +2009,7 @@ type GroupFault struct {
 
 func (x *GroupFault) Reset() {
 	*x = GroupFault{}
-	mi := &file_rankv1_rank_proto_msgTypes[26]
+	mi := &file_rankv1_rank_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1810,7 +2021,7 @@ func (x *GroupFault) String() string {
 func (*GroupFault) ProtoMessage() {}
 
 func (x *GroupFault) ProtoReflect() protoreflect.Message {
-	mi := &file_rankv1_rank_proto_msgTypes[26]
+	mi := &file_rankv1_rank_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1823,7 +2034,7 @@ func (x *GroupFault) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GroupFault.ProtoReflect.Descriptor instead.
 func (*GroupFault) Descriptor() ([]byte, []int) {
-	return file_rankv1_rank_proto_rawDescGZIP(), []int{26}
+	return file_rankv1_rank_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *GroupFault) GetGroup() string {
@@ -1844,7 +2055,7 @@ var File_rankv1_rank_proto protoreflect.FileDescriptor
 
 const file_rankv1_rank_proto_rawDesc = "" +
 	"\n" +
-	"\x11rankv1/rank.proto\x12\fweir.rank.v1\x1a\x15pluginv1/plugin.proto\"\x91\x04\n" +
+	"\x11rankv1/rank.proto\x12\fweir.rank.v1\x1a\x15pluginv1/plugin.proto\"\x94\x05\n" +
 	"\bFromRank\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12(\n" +
 	"\x04join\x18\x02 \x01(\v2\x12.weir.rank.v1.JoinH\x00R\x04join\x125\n" +
@@ -1858,7 +2069,10 @@ const file_rankv1_rank_proto_rawDesc = "" +
 	"\x06cancel\x18\t \x01(\v2\x14.weir.rank.v1.CancelH\x00R\x06cancel\x12+\n" +
 	"\x05alloc\x18\n" +
 	" \x01(\v2\x13.weir.rank.v1.AllocH\x00R\x05alloc\x12%\n" +
-	"\x03log\x18\v \x01(\v2\x11.weir.rank.v1.LogH\x00R\x03logB\x06\n" +
+	"\x03log\x18\v \x01(\v2\x11.weir.rank.v1.LogH\x00R\x03log\x12D\n" +
+	"\x0eworker_overdue\x18\x14 \x01(\v2\x1b.weir.rank.v1.WorkerOverdueH\x00R\rworkerOverdue\x12;\n" +
+	"\vfailed_over\x18\x15 \x01(\v2\x18.weir.rank.v1.FailedOverH\x00R\n" +
+	"failedOverB\x06\n" +
 	"\x04body\"\xbc\x04\n" +
 	"\x06ToRank\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12;\n" +
@@ -1891,18 +2105,21 @@ const file_rankv1_rank_proto_rawDesc = "" +
 	"\x05facts\x18\x03 \x01(\v2\x15.weir.plugin.v1.GroupR\x05facts\x12\x1f\n" +
 	"\vdeadline_ns\x18\x04 \x01(\x03R\n" +
 	"deadlineNs\x12\x14\n" +
-	"\x05ranks\x18\x05 \x03(\x05R\x05ranks\"L\n" +
+	"\x05ranks\x18\x05 \x03(\x05R\x05ranks\"`\n" +
 	"\aResolve\x12\x14\n" +
 	"\x05group\x18\x01 \x01(\tR\x05group\x12+\n" +
-	"\x05class\x18\x02 \x01(\v2\x15.weir.plugin.v1.ClassR\x05class\"?\n" +
+	"\x05class\x18\x02 \x01(\v2\x15.weir.plugin.v1.ClassR\x05class\x12\x12\n" +
+	"\x04lost\x18\x14 \x03(\x04R\x04lost\"?\n" +
 	"\aPrepare\x124\n" +
-	"\tinstances\x18\x01 \x03(\v2\x16.weir.rank.v1.InstanceR\tinstances\"\xa5\x01\n" +
+	"\tinstances\x18\x01 \x03(\v2\x16.weir.rank.v1.InstanceR\tinstances\"\xeb\x01\n" +
 	"\bInstance\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12\x18\n" +
 	"\abackend\x18\x02 \x01(\tR\abackend\x12(\n" +
 	"\x04plan\x18\x03 \x01(\v2\x14.weir.plugin.v1.PlanR\x04plan\x12\x16\n" +
 	"\x06memory\x18\x04 \x01(\bR\x06memory\x12-\n" +
-	"\x06ranges\x18\x05 \x03(\v2\x15.weir.plugin.v1.RangeR\x06ranges\"]\n" +
+	"\x06ranges\x18\x05 \x03(\v2\x15.weir.plugin.v1.RangeR\x06ranges\x12\x16\n" +
+	"\x06inputs\x18\x14 \x01(\bR\x06inputs\x12,\n" +
+	"\x12worker_patience_ns\x18\x15 \x01(\x03R\x10workerPatienceNs\"]\n" +
 	"\aConnect\x121\n" +
 	"\tinstances\x18\x01 \x03(\v2\x13.weir.rank.v1.PeersR\tinstances\x12\x1f\n" +
 	"\vdeadline_ns\x18\x02 \x01(\x03R\n" +
@@ -1950,7 +2167,20 @@ const file_rankv1_rank_proto_rawDesc = "" +
 	"\x05group\x18\x01 \x01(\tR\x05group\x12\x14\n" +
 	"\x05bytes\x18\x02 \x01(\x03R\x05bytes\"#\n" +
 	"\tAllocated\x12\x16\n" +
-	"\x06stride\x18\x01 \x01(\x03R\x06stride\"\"\n" +
+	"\x06stride\x18\x01 \x01(\x03R\x06stride\"A\n" +
+	"\rWorkerOverdue\x12\x14\n" +
+	"\x05group\x18\x01 \x01(\tR\x05group\x12\x1a\n" +
+	"\binstance\x18\x02 \x01(\x04R\binstance\"\xd0\x01\n" +
+	"\n" +
+	"FailedOver\x12\x14\n" +
+	"\x05group\x18\x01 \x01(\tR\x05group\x12\x12\n" +
+	"\x04call\x18\x02 \x01(\x04R\x04call\x12+\n" +
+	"\x05class\x18\x03 \x01(\v2\x15.weir.plugin.v1.ClassR\x05class\x12\x14\n" +
+	"\x05bytes\x18\x04 \x01(\x03R\x05bytes\x12\x16\n" +
+	"\x06redone\x18\x05 \x01(\x03R\x06redone\x12\x12\n" +
+	"\x04from\x18\x06 \x01(\tR\x04from\x12\x0e\n" +
+	"\x02to\x18\a \x01(\tR\x02to\x12\x19\n" +
+	"\badded_ns\x18\b \x01(\x03R\aaddedNs\"\"\n" +
 	"\x06Cancel\x12\x18\n" +
 	"\arequest\x18\x01 \x01(\x04R\arequest\"1\n" +
 	"\x03Log\x12\x16\n" +
@@ -1978,7 +2208,7 @@ func file_rankv1_rank_proto_rawDescGZIP() []byte {
 	return file_rankv1_rank_proto_rawDescData
 }
 
-var file_rankv1_rank_proto_msgTypes = make([]protoimpl.MessageInfo, 27)
+var file_rankv1_rank_proto_msgTypes = make([]protoimpl.MessageInfo, 29)
 var file_rankv1_rank_proto_goTypes = []any{
 	(*FromRank)(nil),         // 0: weir.rank.v1.FromRank
 	(*ToRank)(nil),           // 1: weir.rank.v1.ToRank
@@ -2002,18 +2232,20 @@ var file_rankv1_rank_proto_goTypes = []any{
 	(*Exchanged)(nil),        // 19: weir.rank.v1.Exchanged
 	(*Alloc)(nil),            // 20: weir.rank.v1.Alloc
 	(*Allocated)(nil),        // 21: weir.rank.v1.Allocated
-	(*Cancel)(nil),           // 22: weir.rank.v1.Cancel
-	(*Log)(nil),              // 23: weir.rank.v1.Log
-	(*Leave)(nil),            // 24: weir.rank.v1.Leave
-	(*Failed)(nil),           // 25: weir.rank.v1.Failed
-	(*GroupFault)(nil),       // 26: weir.rank.v1.GroupFault
-	(*pluginv1.Rank)(nil),    // 27: weir.plugin.v1.Rank
-	(*pluginv1.Group)(nil),   // 28: weir.plugin.v1.Group
-	(*pluginv1.Class)(nil),   // 29: weir.plugin.v1.Class
-	(*pluginv1.Plan)(nil),    // 30: weir.plugin.v1.Plan
-	(*pluginv1.Range)(nil),   // 31: weir.plugin.v1.Range
-	(*pluginv1.Reason)(nil),  // 32: weir.plugin.v1.Reason
-	(*pluginv1.Verdict)(nil), // 33: weir.plugin.v1.Verdict
+	(*WorkerOverdue)(nil),    // 22: weir.rank.v1.WorkerOverdue
+	(*FailedOver)(nil),       // 23: weir.rank.v1.FailedOver
+	(*Cancel)(nil),           // 24: weir.rank.v1.Cancel
+	(*Log)(nil),              // 25: weir.rank.v1.Log
+	(*Leave)(nil),            // 26: weir.rank.v1.Leave
+	(*Failed)(nil),           // 27: weir.rank.v1.Failed
+	(*GroupFault)(nil),       // 28: weir.rank.v1.GroupFault
+	(*pluginv1.Rank)(nil),    // 29: weir.plugin.v1.Rank
+	(*pluginv1.Group)(nil),   // 30: weir.plugin.v1.Group
+	(*pluginv1.Class)(nil),   // 31: weir.plugin.v1.Class
+	(*pluginv1.Plan)(nil),    // 32: weir.plugin.v1.Plan
+	(*pluginv1.Range)(nil),   // 33: weir.plugin.v1.Range
+	(*pluginv1.Reason)(nil),  // 34: weir.plugin.v1.Reason
+	(*pluginv1.Verdict)(nil), // 35: weir.plugin.v1.Verdict
 }
 var file_rankv1_rank_proto_depIdxs = []int32{
 	2,  // 0: weir.rank.v1.FromRank.join:type_name -> weir.rank.v1.Join
@@ -2021,39 +2253,42 @@ var file_rankv1_rank_proto_depIdxs = []int32{
 	5,  // 2: weir.rank.v1.FromRank.resolve:type_name -> weir.rank.v1.Resolve
 	11, // 3: weir.rank.v1.FromRank.step_done:type_name -> weir.rank.v1.StepDone
 	18, // 4: weir.rank.v1.FromRank.exchange:type_name -> weir.rank.v1.Exchange
-	24, // 5: weir.rank.v1.FromRank.leave:type_name -> weir.rank.v1.Leave
-	26, // 6: weir.rank.v1.FromRank.group_fault:type_name -> weir.rank.v1.GroupFault
-	22, // 7: weir.rank.v1.FromRank.cancel:type_name -> weir.rank.v1.Cancel
+	26, // 5: weir.rank.v1.FromRank.leave:type_name -> weir.rank.v1.Leave
+	28, // 6: weir.rank.v1.FromRank.group_fault:type_name -> weir.rank.v1.GroupFault
+	24, // 7: weir.rank.v1.FromRank.cancel:type_name -> weir.rank.v1.Cancel
 	20, // 8: weir.rank.v1.FromRank.alloc:type_name -> weir.rank.v1.Alloc
-	23, // 9: weir.rank.v1.FromRank.log:type_name -> weir.rank.v1.Log
-	4,  // 10: weir.rank.v1.ToRank.group_ready:type_name -> weir.rank.v1.GroupReady
-	6,  // 11: weir.rank.v1.ToRank.prepare:type_name -> weir.rank.v1.Prepare
-	10, // 12: weir.rank.v1.ToRank.self_test:type_name -> weir.rank.v1.SelfTest
-	13, // 13: weir.rank.v1.ToRank.discard:type_name -> weir.rank.v1.Discard
-	14, // 14: weir.rank.v1.ToRank.commit:type_name -> weir.rank.v1.Commit
-	19, // 15: weir.rank.v1.ToRank.exchanged:type_name -> weir.rank.v1.Exchanged
-	25, // 16: weir.rank.v1.ToRank.failed:type_name -> weir.rank.v1.Failed
-	26, // 17: weir.rank.v1.ToRank.group_fault:type_name -> weir.rank.v1.GroupFault
-	21, // 18: weir.rank.v1.ToRank.allocated:type_name -> weir.rank.v1.Allocated
-	8,  // 19: weir.rank.v1.ToRank.connect:type_name -> weir.rank.v1.Connect
-	27, // 20: weir.rank.v1.Join.facts:type_name -> weir.plugin.v1.Rank
-	28, // 21: weir.rank.v1.GroupReady.facts:type_name -> weir.plugin.v1.Group
-	29, // 22: weir.rank.v1.Resolve.class:type_name -> weir.plugin.v1.Class
-	7,  // 23: weir.rank.v1.Prepare.instances:type_name -> weir.rank.v1.Instance
-	30, // 24: weir.rank.v1.Instance.plan:type_name -> weir.plugin.v1.Plan
-	31, // 25: weir.rank.v1.Instance.ranges:type_name -> weir.plugin.v1.Range
-	9,  // 26: weir.rank.v1.Connect.instances:type_name -> weir.rank.v1.Peers
-	12, // 27: weir.rank.v1.StepDone.outcomes:type_name -> weir.rank.v1.Outcome
-	32, // 28: weir.rank.v1.Outcome.reason:type_name -> weir.plugin.v1.Reason
-	15, // 29: weir.rank.v1.Commit.segments:type_name -> weir.rank.v1.Segment
-	17, // 30: weir.rank.v1.Commit.answers:type_name -> weir.rank.v1.Answer
-	16, // 31: weir.rank.v1.Segment.choices:type_name -> weir.rank.v1.Choice
-	33, // 32: weir.rank.v1.Answer.verdict:type_name -> weir.plugin.v1.Verdict
-	33, // [33:33] is the sub-list for method output_type
-	33, // [33:33] is the sub-list for method input_type
-	33, // [33:33] is the sub-list for extension type_name
-	33, // [33:33] is the sub-list for extension extendee
-	0,  // [0:33] is the sub-list for field type_name
+	25, // 9: weir.rank.v1.FromRank.log:type_name -> weir.rank.v1.Log
+	22, // 10: weir.rank.v1.FromRank.worker_overdue:type_name -> weir.rank.v1.WorkerOverdue
+	23, // 11: weir.rank.v1.FromRank.failed_over:type_name -> weir.rank.v1.FailedOver
+	4,  // 12: weir.rank.v1.ToRank.group_ready:type_name -> weir.rank.v1.GroupReady
+	6,  // 13: weir.rank.v1.ToRank.prepare:type_name -> weir.rank.v1.Prepare
+	10, // 14: weir.rank.v1.ToRank.self_test:type_name -> weir.rank.v1.SelfTest
+	13, // 15: weir.rank.v1.ToRank.discard:type_name -> weir.rank.v1.Discard
+	14, // 16: weir.rank.v1.ToRank.commit:type_name -> weir.rank.v1.Commit
+	19, // 17: weir.rank.v1.ToRank.exchanged:type_name -> weir.rank.v1.Exchanged
+	27, // 18: weir.rank.v1.ToRank.failed:type_name -> weir.rank.v1.Failed
+	28, // 19: weir.rank.v1.ToRank.group_fault:type_name -> weir.rank.v1.GroupFault
+	21, // 20: weir.rank.v1.ToRank.allocated:type_name -> weir.rank.v1.Allocated
+	8,  // 21: weir.rank.v1.ToRank.connect:type_name -> weir.rank.v1.Connect
+	29, // 22: weir.rank.v1.Join.facts:type_name -> weir.plugin.v1.Rank
+	30, // 23: weir.rank.v1.GroupReady.facts:type_name -> weir.plugin.v1.Group
+	31, // 24: weir.rank.v1.Resolve.class:type_name -> weir.plugin.v1.Class
+	7,  // 25: weir.rank.v1.Prepare.instances:type_name -> weir.rank.v1.Instance
+	32, // 26: weir.rank.v1.Instance.plan:type_name -> weir.plugin.v1.Plan
+	33, // 27: weir.rank.v1.Instance.ranges:type_name -> weir.plugin.v1.Range
+	9,  // 28: weir.rank.v1.Connect.instances:type_name -> weir.rank.v1.Peers
+	12, // 29: weir.rank.v1.StepDone.outcomes:type_name -> weir.rank.v1.Outcome
+	34, // 30: weir.rank.v1.Outcome.reason:type_name -> weir.plugin.v1.Reason
+	15, // 31: weir.rank.v1.Commit.segments:type_name -> weir.rank.v1.Segment
+	17, // 32: weir.rank.v1.Commit.answers:type_name -> weir.rank.v1.Answer
+	16, // 33: weir.rank.v1.Segment.choices:type_name -> weir.rank.v1.Choice
+	35, // 34: weir.rank.v1.Answer.verdict:type_name -> weir.plugin.v1.Verdict
+	31, // 35: weir.rank.v1.FailedOver.class:type_name -> weir.plugin.v1.Class
+	36, // [36:36] is the sub-list for method output_type
+	36, // [36:36] is the sub-list for method input_type
+	36, // [36:36] is the sub-list for extension type_name
+	36, // [36:36] is the sub-list for extension extendee
+	0,  // [0:36] is the sub-list for field type_name
 }
 
 func init() { file_rankv1_rank_proto_init() }
@@ -2072,6 +2307,8 @@ func file_rankv1_rank_proto_init() {
 		(*FromRank_Cancel)(nil),
 		(*FromRank_Alloc)(nil),
 		(*FromRank_Log)(nil),
+		(*FromRank_WorkerOverdue)(nil),
+		(*FromRank_FailedOver)(nil),
 	}
 	file_rankv1_rank_proto_msgTypes[1].OneofWrappers = []any{
 		(*ToRank_GroupReady)(nil),
@@ -2091,7 +2328,7 @@ func file_rankv1_rank_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_rankv1_rank_proto_rawDesc), len(file_rankv1_rank_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   27,
+			NumMessages:   29,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -1,0 +1,235 @@
+package pluginhost
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/samber/lo"
+
+	"github.com/weir-project/weir/core/backend"
+	"github.com/weir-project/weir/core/dispatch"
+	"github.com/weir-project/weir/sdk/proto/pluginv1"
+)
+
+// Restart says what is done about plugins that end by themselves. Fields that are zero have the default.
+type Restart struct {
+	First   time.Duration // wait before the first restart; doubled for each further one. 200 ms
+	Longest time.Duration // longest such wait. 30 s
+	Stable  time.Duration // a plugin that has served for so long is taken to be well again. 1 min
+	Most    int           // restarts without its having been well before it is given up. 5
+}
+
+func (r Restart) complete() Restart {
+	return Restart{
+		First: cmp.Or(r.First, 200*time.Millisecond), Longest: cmp.Or(r.Longest, 30*time.Second),
+		Stable: cmp.Or(r.Stable, time.Minute), Most: cmp.Or(r.Most, 5),
+	}
+}
+
+// delay is the wait before restart n, from 1.
+func (r Restart) delay(n int) time.Duration {
+	d := r.First
+	for range n - 1 {
+		if d >= r.Longest {
+			break
+		}
+		d *= 2
+	}
+	return min(d, r.Longest)
+}
+
+// slot is a plugin's place in a host: the process that serves now, or the last that did.
+type slot struct {
+	binary binary
+	opts   Options
+
+	mu         sync.Mutex
+	now        *running
+	restarts   int       // since the plugin was last well
+	due        time.Time // of the next start
+	quarantine error     // why it is not started any more, or nil
+	closed     bool
+	changed    chan struct{} // closed, and made anew, when one of the above changes
+}
+
+// change changes the state and tells who waits for that.
+func (s *slot) change(f func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f()
+	close(s.changed)
+	s.changed = make(chan struct{})
+}
+
+// await waits until a process serves; false if none will before ctx ends.
+func (s *slot) await(ctx context.Context) bool {
+	for {
+		s.mu.Lock()
+		now, over, changed := s.now, s.closed || s.quarantine != nil || s.now.fault != nil, s.changed
+		end, bounded := ctx.Deadline()
+		over = over || bounded && s.due.After(end)
+		s.mu.Unlock()
+		switch {
+		case over:
+			return false
+		case now.life.Err() == nil:
+			return true
+		}
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return false
+		}
+	}
+}
+
+// current is the process that serves now or served last, and why there will be none any more.
+func (s *slot) current() (r *running, restarts int, quarantine error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.now, s.restarts, s.quarantine
+}
+
+// candidates are the plugin's backends. Those of a process that has ended fail with how it did until another serves.
+func (s *slot) candidates() []dispatch.Candidate {
+	r, _, quarantine := s.current()
+	if r.fault != nil {
+		return []dispatch.Candidate{{Plugin: r.name, Info: backend.Info{Name: r.name}, Fault: r.fault}}
+	}
+	return lo.Map(r.offer.Backends, func(info backend.Info, _ int) dispatch.Candidate {
+		if quarantine != nil {
+			return dispatch.Candidate{Plugin: r.name, Info: info, Fault: quarantine}
+		}
+		remote := pluginv1.NewRemote(r.service, info, pluginv1.RemoteOptions{Timeout: r.opts.CallTimeout, Life: r.life})
+		return dispatch.Candidate{Plugin: r.name, Info: info, Backend: remote}
+	})
+}
+
+// supervise starts the plugin again whenever it ends by itself, until ctx is done or it has ended too often. One that
+// never came up is left alone: nothing has changed that would mend it.
+func (s *slot) supervise(ctx context.Context) {
+	for {
+		r, _, _ := s.current()
+		select {
+		case <-ctx.Done():
+			return
+		case <-r.life.Done():
+		}
+		if errors.Is(context.Cause(r.life), errStopped) {
+			return
+		}
+		r.stop(context.WithoutCancel(ctx)) // what is left of it: the socket's folder, the client
+		if !s.revive(ctx, r) {
+			return
+		}
+	}
+}
+
+// revive tries until a process serves in place of one that has ended; false if there will be none.
+func (s *slot) revive(ctx context.Context, last *running) bool {
+	policy := s.opts.Restart
+	if time.Since(last.started) > policy.Stable {
+		s.change(func() { s.restarts = 0 })
+	}
+	why := context.Cause(last.life)
+	for {
+		_, n, _ := s.current()
+		if n++; n > policy.Most {
+			return s.giveUp(fmt.Errorf("it has ended %d times in a row and is not started again; the last time: %w", n, why))
+		}
+		wait := policy.delay(n)
+		s.change(func() { s.restarts, s.due = n, time.Now().Add(wait) })
+		last.log.Info("plugin will be restarted", "in", wait, "attempt", n, "of", policy.Most)
+		select {
+		case <-ctx.Done():
+			return false
+		case <-time.After(wait):
+		}
+		next, err := s.again(ctx, last)
+		switch {
+		case ctx.Err() != nil:
+			return false
+		case err != nil:
+			return s.giveUp(err)
+		case next.fault != nil:
+			why = next.fault
+			continue
+		}
+		last.log.Info("plugin was restarted", "pid", next.process.ID(), "took", next.took)
+		return true
+	}
+}
+
+// again starts the same file once more. The error is one that another try would not mend.
+func (s *slot) again(ctx context.Context, last *running) (*running, error) {
+	b, err := check(Spec{Name: last.name, Path: s.binary.path, SHA256: s.binary.sha256})
+	if err != nil {
+		return nil, fmt.Errorf("it is not restarted, its file has changed: %w", err)
+	}
+	b.spec = s.binary.spec
+	next, err := launch(ctx, b, s.opts)
+	if err == nil && next.fault == nil {
+		err = sameOffer(last.offer, next.offer)
+	}
+	if err == nil && next.fault == nil && !s.take(next) {
+		err = errStopped
+	}
+	if err != nil || next.fault != nil {
+		next.stop(context.WithoutCancel(ctx))
+	}
+	return next, err
+}
+
+// take has a process serve from now on, unless the host is closed.
+func (s *slot) take(next *running) (taken bool) {
+	s.change(func() {
+		if taken = !s.closed; taken {
+			s.now = next
+		}
+	})
+	return taken
+}
+
+// sameOffer refuses a restarted plugin that offers something else than before.
+func sameOffer(before, now pluginv1.Description) error {
+	names := func(d pluginv1.Description) string {
+		all := lo.Map(d.Backends, func(i backend.Info, _ int) string { return i.Name + " (" + string(i.Kind) + ")" })
+		return d.Name + ": " + strings.Join(slices.Sorted(slices.Values(all)), ", ")
+	}
+	if a, b := names(before), names(now); a != b {
+		return fmt.Errorf("restarted, it offers %s; before it was %s", b, a)
+	}
+	return nil
+}
+
+func (s *slot) giveUp(why error) bool {
+	s.change(func() {
+		if !s.closed {
+			s.now.log.Error("plugin is given up", "err", why)
+			s.quarantine = &backend.Fault{Code: backend.PluginCrashed, Rank: backend.AnyRank, Err: fmt.Errorf("plugin %s: %w", s.now.name, why)}
+		}
+	})
+	return false
+}
+
+// stop ends the plugin for good.
+func (s *slot) stop(ctx context.Context) {
+	s.change(func() { s.closed = true })
+	s.now.stop(ctx) // nobody changes it any more
+}
+
+func (s *slot) status() Status {
+	r, restarts, quarantine := s.current()
+	status := r.status()
+	status.Restarts = restarts
+	if quarantine != nil {
+		status.Err = quarantine
+	}
+	return status
+}

@@ -1,0 +1,129 @@
+package tests
+
+import (
+	"fmt"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/weir-project/weir/engine/telemetry/telemetrytest"
+)
+
+// badWorkers are the variables that configure worker plugins which go wrong at a tile; they are asked in order.
+func badWorkers(faults ...string) []string {
+	env := []string{"WEIR_DEADLINES__WORKER=300ms", "WEIR_RESTART__FIRST=1h", "WEIR_RESTART__LONGEST=1h"}
+	var names []string
+	for i, f := range faults {
+		how, at, _ := strings.Cut(f, "@")
+		name := fmt.Sprintf("bad%d", i)
+		names = append(names, name)
+		key := "WEIR_PLUGINS__" + strings.ToUpper(name)
+		env = append(env, key+"__PATH="+filepath.Join(bin, "programs", "badworker"), key+"__ENV__NAME="+name, key+"__ENV__BAD="+how, key+"__ENV__AT="+at)
+	}
+	return append(env, "WEIR_CASCADE__ORDER="+strings.Join(names, ","))
+}
+
+var allRight = regexp.MustCompile(`(?m)^rank \d: (\d+) calls, all right$`)
+
+// TestWorkerGoesWrongInACall: whatever a worker does in the middle of a call, also of one that is larger than its slots and
+// in place, every rank gets every result exactly once, by the next backend.
+func TestWorkerGoesWrongInACall(t *testing.T) {
+	const world = "3"
+	for _, c := range []struct {
+		faults, op string // no op: several request classes
+		want       []string
+	}{
+		{"killed@12000", "", []string{"PLUGIN_CRASHED", "signal: killed"}},
+		{"stopped@4000", "sum", []string{"TIMEOUT", "within 300ms of all ranks having handed it over"}},
+		{"hangs@4000", "sum", []string{"TIMEOUT", "within 300ms of all ranks having handed it over"}},
+		{"fails@4000", "sum", []string{"PLUGIN_CRASHED", "out of luck"}},
+		{"panics@4000", "sum", []string{"PLUGIN_CRASHED", "a hole in the sum"}},
+		// The second serves again: its process has not ended.
+		{"killed@4000 fails@4000 stopped@4000", "sum", []string{"from=bad0 to=bad1", "from=bad1 to=bad2", "from=bad2 to=bad1"}},
+	} {
+		t.Run(c.faults, func(t *testing.T) {
+			folder := runFolder(t)
+			out, err := weir(t, folder, badWorkers(strings.Fields(c.faults)...), "run", "-q", "-n", world, "--",
+				"checked", "-calls", "1000", "-pause", "1ms", "-op", c.op).CombinedOutput()
+			if err != nil {
+				t.Fatalf("%v\n%s", err, out)
+			}
+			if n := len(allRight.FindAll(out, -1)); fmt.Sprint(n) != world {
+				t.Errorf("%d ranks of %s are right:\n%s", n, world, out)
+			}
+			for _, want := range append(c.want, "a call went on with another backend") {
+				if !strings.Contains(string(out), want) {
+					t.Errorf("output lacks %q:\n%s", want, out)
+				}
+			}
+			if left := leftovers(folder); len(left) > 0 {
+				t.Errorf("left behind: %v", left)
+			}
+		})
+	}
+}
+
+// TestLastBackendGoes: without another backend the call is an error on all ranks that says who is gone.
+func TestLastBackendGoes(t *testing.T) {
+	env := append(badWorkers("killed@4000"), "WEIR_CASCADE__DISABLED=shm-flat,shm-twoshot")
+	out, err := weir(t, runFolder(t), env, "run", "-q", "-n", "2", "--", "sh", "-c", "checked -calls 600 -op sum; exit 0").CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	if n := strings.Count(string(out), "the worker of bad0 is gone"); n != 2 {
+		t.Errorf("%d ranks say so, want 2:\n%s", n, out)
+	}
+	if !strings.Contains(string(out), "bad0: decline; PLUGIN_CRASHED") {
+		t.Errorf("the error does not say why nobody serves:\n%s", out)
+	}
+}
+
+// TestWorkersThatDoNotServe are found before any call.
+func TestWorkersThatDoNotServe(t *testing.T) {
+	for fault, want := range map[string]string{
+		"refuses to attach@0": "not today",
+		"never connects@0":    "the worker did not connect",
+		"wrong@1":             "SELFTEST_FAILED",
+		"hangs@2":             "TIMEOUT",
+		"killed@2":            "PLUGIN_CRASHED",
+	} {
+		t.Run(fault, func(t *testing.T) {
+			folder := runFolder(t)
+			out, err := weir(t, folder, append(badWorkers(fault), "WEIR_DEADLINES__PREPARE=1s"), "run", "-q", "-n", "2", "--", "checked", "-calls", "50").CombinedOutput()
+			if err != nil || len(allRight.FindAll(out, -1)) != 2 || !strings.Contains(string(out), want) {
+				t.Errorf("%v, want %q in\n%s", err, want, out)
+			}
+			if left := leftovers(folder); len(left) > 0 {
+				t.Errorf("left behind: %v", left)
+			}
+		})
+	}
+}
+
+// TestFailoverIsTraced: the decision that follows the loss, the call that went on and the count.
+func TestFailoverIsTraced(t *testing.T) {
+	collector := telemetrytest.Start(t)
+	env := append(collector.Environ(), badWorkers("killed@4000")...)
+	if out, err := weir(t, runFolder(t), env, "run", "-q", "-n", "2", "--", "checked", "-calls", "600", "-op", "sum").CombinedOutput(); err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	var found bool
+	for _, s := range collector.Spans() {
+		if s.Name == "weir.failover" {
+			found = true
+			if a := s.Attributes; a["weir.backend"] != "bad0" || !strings.HasPrefix(a["weir.failover.to"], "shm-") || s.End <= s.Start {
+				t.Errorf("span %+v", s)
+			}
+		}
+	}
+	if !found {
+		t.Error("no span weir.failover")
+	}
+	if !slices.ContainsFunc(collector.Metrics(), func(p telemetrytest.Point) bool {
+		return p.Metric == "weir.failover.duration" && p.Count == 1 && p.Value > 0
+	}) {
+		t.Errorf("metrics %v", collector.Metrics())
+	}
+}
