@@ -138,9 +138,9 @@ func TestDeviceKernelInFlight(t *testing.T) {
 			return err
 		}
 		if g.Rank() == 0 {
-			err = errors.Join(d.Launch(x, other), d.Sum(g, d.Dst, d.Dst, 100))
+			err = errors.Join(d.Launch(x, other), d.Sum(g, d.Dst, d.Dst, 50))
 		} else {
-			err = d.Sum(g, d.Dst, d.Dst, 100)
+			err = d.Sum(g, d.Dst, d.Dst, 50)
 			time.Sleep(20 * time.Millisecond)
 			err = errors.Join(err, d.Launch(x, other))
 		}

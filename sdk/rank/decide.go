@@ -285,7 +285,8 @@ func (d *decider) commit(m *rankv1.Commit) (*table, error) {
 				return nil, fmt.Errorf("the agent committed instance %d, which was never prepared", c.Instance)
 			}
 			segment.Choices = append(segment.Choices, dispatch.Choice{Multiple: c.Multiple, Index: len(t.entries)})
-			t.entries = append(t.entries, entry{backend: i.backend, counter: c.Counter, run: i.run, device: i.device, worker: i.worker})
+			library, _ := i.device.(*exec.Library)
+			t.entries = append(t.entries, entry{backend: i.backend, counter: c.Counter, run: i.run, device: i.device, library: library, worker: i.worker})
 		}
 		segments = append(segments, segment)
 	}

@@ -71,8 +71,9 @@ type entry struct {
 	backend string
 	counter uint32
 	run     *exec.Schedule
-	device  deviceCaller // of classes in device memory, instead of run
-	worker  *workerSide  // instead of run
+	device  deviceCaller  // of classes in device memory, instead of run
+	library *exec.Library // device, if it is one
+	worker  *workerSide   // instead of run
 }
 
 // instance is a plan prepared in this rank, with the memory that it shares with its peers.

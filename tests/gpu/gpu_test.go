@@ -37,6 +37,9 @@ import (
 const envScenario = "WEIR_GPU_SCENARIO"
 
 func TestMain(m *testing.M) {
+	// Streams beyond the number of connections to the device wait for one another. Ranks of one process must not: each has one
+	// for its calls and one for self-tests.
+	_ = os.Setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32")
 	name := os.Getenv(envScenario)
 	if name == "" {
 		os.Exit(m.Run())

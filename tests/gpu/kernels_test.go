@@ -137,7 +137,7 @@ func kernelScenario(s *rank.Session, p *ondevice.Program) error {
 		return err
 	}
 	for i := range 20 {
-		err := errors.Join(p.Once(g, 1+700*i), p.Load(g, n), p.Sum(g, p.Dst, p.Src, n), p.Check(g, p.Dst, n),
+		err := errors.Join(p.Once(g, 1+200*i), p.Load(g, n), p.Sum(g, p.Dst, p.Src, n), p.Check(g, p.Dst, n),
 			p.Launch(x, p.Stream), p.Check(g, p.Dst, n), p.Check(g, p.Src, n))
 		if err != nil {
 			return fmt.Errorf("round %d: %w", i, err)
@@ -296,7 +296,8 @@ func TestKernelTwoStreams(t *testing.T) {
 				if err == nil && g.Rank() == 0 {
 					fmt.Printf("# two streams, %s: %s\n", g.Backend(sum, 4000), why)
 				}
-				return errors.Join(err, p.Once(s.World(), 1000))
+				// Freeing memory waits for the whole device: not while the other rank's kernel waits for this one's.
+				return errors.Join(err, s.World().Barrier(ctx), p.Once(s.World(), 1000))
 			})
 		})
 	}

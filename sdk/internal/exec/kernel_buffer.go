@@ -32,7 +32,7 @@ type kernelOffer struct {
 	Device  int // index in that process
 }
 
-// lent are the buffers of this process's ranks that its other ranks use as they are. The last user frees one, so that a
+// lent are the buffers of this process's ranks that its other ranks use as they are. The last user gives one up, so that a
 // rank that has gone leaves no hole that its peers' kernels would write into.
 var lent = struct {
 	mu  sync.Mutex
@@ -154,22 +154,22 @@ func (k *Kernel) blockBuffer(o *kernelOffer) error {
 // plainBuffer is a buffer that other processes, if there are any, open by a CUDA IPC handle. While one has it open it may
 // not be freed, and nobody can tell when that ends, so it stays until this process does.
 func (k *Kernel) plainBuffer(o *kernelOffer, alone bool) error {
-	api := k.device.API
-	p, err := api.Alloc(k.plan.BufferBytes)
+	d, bytes := k.device, k.plan.BufferBytes
+	p, err := takeMemory(d, bytes)
 	if err != nil {
 		return err
 	}
-	d, free := k.device, func() error { return nil }
+	free := func() error { return nil }
 	if alone {
-		free = func() error { return d.Do(func() error { return api.Free(p) }) }
+		free = func() error { return keepMemory(d, p, bytes) }
 	}
 	lend(p, free)
 	k.onClose(func() error { return giveBack(p) })
-	o.Address, o.Bytes = uint64(p), k.plan.BufferBytes
+	o.Address, o.Bytes = uint64(p), bytes
 	if alone {
 		return nil
 	}
-	h, err := api.ExportIPC(p)
+	h, err := d.API.ExportIPC(p)
 	o.IPC = h[:]
 	return err
 }

@@ -97,8 +97,7 @@ const (
 // load finds the functions of the launch table, and whether all blocks of all the group's ranks on this device run at once:
 // blocks that wait for ones that cannot begin wait for ever.
 func (k *Kernel) load(p *plan.Kernel, g collective.Group) error {
-	api := k.device.API
-	m, err := api.LoadModule(p.Image)
+	m, err := module(k.device, p.Image)
 	switch {
 	case cuda.Is(err, noBinaryForGPU):
 		return fault(backend.Arch, "the image has no code for this GPU (compute capability %s): %w", k.device.Info.Capability, err)
@@ -109,7 +108,6 @@ func (k *Kernel) load(p *plan.Kernel, g collective.Group) error {
 	case err != nil:
 		return fault(backend.InitFailed, "load the image: %w", err)
 	}
-	k.onClose(func() error { return api.UnloadModule(m) })
 	own := g.Ranks[k.rank]
 	sharing := lo.CountBy(g.Ranks, func(r collective.Rank) bool {
 		return r.Host == own.Host && r.Device != nil && own.Device != nil && r.Device.Same(*own.Device)
@@ -174,7 +172,7 @@ func (k *Kernel) words() error {
 		return err
 	}
 	k.onClose(k.order.unuse)
-	backing, err := api.AllocHost(statusBytes)
+	backing, err := takeWords(k.device)
 	if err != nil {
 		return err
 	}
@@ -185,20 +183,20 @@ func (k *Kernel) words() error {
 		w.mu.Lock()
 		w.status = nil
 		w.mu.Unlock()
-		return api.FreeHost(backing)
+		return keepWords(k.device, backing)
 	})
 	status, err := api.HostPointer(backing)
 	if err != nil {
 		return err
 	}
-	const table = controlBytes
-	p, err := api.Alloc(table + 8*plan.MaxKernelRanks)
+	const table, all = controlBytes, controlBytes + 8*plan.MaxKernelRanks
+	p, err := takeMemory(k.device, all)
 	if err != nil {
 		return err
 	}
-	k.onClose(func() error { return api.Free(p) })
+	k.onClose(func() error { return keepMemory(k.device, p, all) })
 	k.call.status, k.call.control, k.call.table = uintptr(status), uintptr(p), uintptr(p)+table
-	return k.device.Clear(p, table+8*plan.MaxKernelRanks)
+	return k.device.Clear(p, all)
 }
 
 // free gives back what was taken, as far as that is possible. It may wait for all the device does.

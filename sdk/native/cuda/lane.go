@@ -30,7 +30,7 @@ const (
 func (a *API) NewLane(c Context) *Lane { return a.newLane(c, 1) }
 
 func (a *API) newLane(c Context, targets int) *Lane {
-	l := &Lane{api: a, context: c, steps: *dl.NewSequence(target + targets), targets: targets, restore: dl.NewSequence(1)}
+	l := &Lane{api: a, context: c, targets: targets, steps: *dl.NewSequence(target + targets), restore: dl.NewSequence(1)}
 	ask := l.steps.Step(askContext)
 	ask.Function, ask.Check, ask.Want = a.address[ctxGetCurrent], &l.before, uintptr(c)
 	ask.Args[0] = uintptr(unsafe.Pointer(&l.before))
@@ -47,21 +47,11 @@ func (l *Lane) Target() *dl.Step { return l.steps.Step(target) }
 // Run asks whether the stream is being captured and makes the call if it is not. result is what the call returned; it
 // means nothing when the status is another than NotCapturing or there is an error, which is the driver's.
 func (l *Lane) Run(s Stream) (status CaptureStatus, result int, err error) {
-	status, stopped, err := l.run(s)
-	if stopped < l.targets && err == nil && status == NotCapturing {
-		result = int(l.steps.Step(target + stopped).Result)
-	}
-	return status, result, err
-}
-
-// run is Run for several calls; stopped is the number of the one that failed, or how many there are.
-func (l *Lane) run(s Stream) (status CaptureStatus, stopped int, err error) {
 	l.steps.Step(askCapture).Args[0] = uintptr(s)
-	stopped = l.steps.Run(askContext)
-	if stopped == target+l.targets {
-		return NotCapturing, l.targets, nil
+	if stopped := l.Again(); stopped != 0 {
+		return l.Stopped(stopped)
 	}
-	return l.stopped(stopped)
+	return NotCapturing, 0, nil
 }
 
 // Again is Run on the stream of the last one, with the target as it is. Unless it returns 0, which is that all went well,
@@ -70,15 +60,16 @@ func (l *Lane) Again() (stopped int) { return l.steps.Run(askContext) - target -
 
 // Stopped returns what Run would have.
 func (l *Lane) Stopped(stopped int) (status CaptureStatus, result int, err error) {
-	status, stopped, err = l.stopped(stopped + target + l.targets)
-	if stopped < l.targets && err == nil && status == NotCapturing {
-		result = int(l.steps.Step(target + stopped).Result)
+	status, at, err := l.stopped(stopped)
+	if err == nil && status == NotCapturing && at < l.targets {
+		result = int(l.steps.Step(target + at).Result)
 	}
 	return status, result, err
 }
 
-// stopped says what it means that the steps have stopped before one, or after the last.
-func (l *Lane) stopped(stopped int) (status CaptureStatus, failed int, err error) {
+// stopped is Stopped for several calls; at is the number of the one that failed, or how many there are.
+func (l *Lane) stopped(stopped int) (status CaptureStatus, at int, err error) {
+	stopped += target + l.targets
 	if stopped == askContext && l.steps.Step(askContext).Result == success { // the thread has another context
 		stopped, err = l.elsewhere()
 		if err != nil {

@@ -56,11 +56,16 @@ func (l *LaunchLane) Launch(d *Dispatch, s Stream, wait bool) (CaptureStatus, er
 	}
 	d.fill(lane.steps.Step(target+first), s)
 	lane.steps.Step(target + first + 1).Args[1] = uintptr(s)
-	status, stopped, err := lane.run(s)
+	lane.steps.Step(askCapture).Args[0] = uintptr(s)
+	stopped := lane.Again()
 	runtime.KeepAlive(d)
-	if err != nil || status != NotCapturing || stopped == lane.targets {
+	if stopped == 0 {
+		return NotCapturing, nil
+	}
+	status, at, err := lane.stopped(stopped)
+	if err != nil || status != NotCapturing || at == lane.targets {
 		return status, err
 	}
-	called := [...]function{streamWaitEvent, launchKernel, eventRecord}[stopped+1-first]
-	return status, lane.api.check(symbols[called].name, int32(lane.steps.Step(target+stopped).Result))
+	called := [...]function{streamWaitEvent, launchKernel, eventRecord}[at+1-first]
+	return status, lane.api.check(symbols[called].name, lane.steps.Step(target+at).Result)
 }
