@@ -79,12 +79,13 @@ typedef struct weir_call {
  *   ticket = atomic add of 1 to entered
  *   word   = atomic or of id << 32 to the 64-bit word of sequence (lower half) and busy (upper half)
  *   dead   = load
- * A launch that overlaps another of the same rank finds either busy of another id or, if it has the same id (a graph that
- * runs twice at once), a ticket beyond its grid. It reports IN_FLIGHT, kills the plan and leaves without having pushed.
+ * A launch that overlaps another of the same rank finds busy of another id. If it has the same id (two graphs made from one
+ * capture), it finds a ticket beyond its grid, unless the blocks of the two happen to take turns; the peers' data then fails
+ * to come. It reports IN_FLIGHT, kills the plan and leaves without having pushed.
  *
- * Exit. When all threads of a block are done its thread 0 adds 1 to left. The last block out resets entered and left, and
- * then writes sequence + 1 and busy = 0 in one 64-bit store: no block can see busy free with the old sequence. Stream order
- * makes this visible to the rank's next launch.
+ * Exit. When all threads of a block are done its thread 0 adds 1 to left. The last block out resets entered and left and
+ * writes sequence + 1 and busy = 0, in one store: no block can see busy free with the old sequence. Stream order makes this
+ * visible to the rank's next launch.
  *
  * Two inboxes, by the parity of the sequence, are enough if a launch ends only when data of every rank of this call has
  * come (by way of other ranks is enough): who pushes for call s has ended s - 1, so all ranks have begun s - 1, so in stream
@@ -159,9 +160,9 @@ WEIR_DEVICE void weir_end(const weir_call &call, weir_u32 sequence) {
     call.status->waiting = 0;
     call.control->slow = 0;
   }
-  asm volatile("st.relaxed.gpu.global.u32 [%0], 0;" ::"l"(&call.control->entered) : "memory");
-  asm volatile("st.relaxed.gpu.global.u32 [%0], 0;" ::"l"(&call.control->left) : "memory");
-  asm volatile("st.relaxed.gpu.global.b64 [%0], %1;" ::"l"(&call.control->sequence), "l"((weir_u64)(sequence + 1)) : "memory");
+  /* One access in hardware: were busy free before left is 0, a block of a launch that overlaps could take itself for the
+   * last one out of this. */
+  asm volatile("st.relaxed.gpu.global.v2.b64 [%0], {%1, %2};" ::"l"(&call.control->sequence), "l"((weir_u64)(sequence + 1)), "l"(0ull) : "memory");
 }
 
 /* Two packets: 8 bytes of data as the inbox holds them, 4 with each flag. */
