@@ -24,6 +24,8 @@ type Trial struct {
 	Free  func(cuda.Pointer) error
 
 	in, out cuda.Pointer
+	graphs  []cuda.Graph // and what was made of them, until Close
+	execs   []cuda.GraphExec
 	host    [2][]byte // of the last Run, which copies may still be for when it has been given up
 }
 
@@ -64,12 +66,13 @@ func (t *Trial) once(f func() error) error {
 	if err = errors.Join(err, e); err != nil {
 		return fmt.Errorf("capture: %w", err)
 	}
-	defer d.API.DestroyGraph(g)
+	// Kept until Close: destroying one may wait for the whole device, where a rank of this process may be waiting for this.
+	t.graphs = append(t.graphs, g)
 	x, err := d.API.Instantiate(g)
 	if err != nil {
 		return fmt.Errorf("capture: %w", err)
 	}
-	defer d.API.DestroyExec(x)
+	t.execs = append(t.execs, x)
 	if err := d.API.Launch(x, d.stream); err != nil {
 		return err
 	}
@@ -111,6 +114,13 @@ func (t *Trial) Reserve(bytes int64) error {
 }
 
 func (t *Trial) free() {
+	for _, x := range t.execs {
+		_ = t.Device.API.DestroyExec(x)
+	}
+	for _, g := range t.graphs {
+		_ = t.Device.API.DestroyGraph(g)
+	}
+	t.execs, t.graphs = nil, nil
 	for _, p := range []*cuda.Pointer{&t.in, &t.out} {
 		if *p != 0 {
 			_ = t.Free(*p)
