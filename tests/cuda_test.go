@@ -129,6 +129,49 @@ func TestDeviceAllReduce(t *testing.T) {
 	}
 }
 
+// TestDeviceRepeat makes calls like the one before, for which nothing is asked again, when something has changed all the same.
+func TestDeviceRepeat(t *testing.T) {
+	j := startAgent(t, 2, nil, library(fakeNCCL(t), "2.28.9"))
+	eager := collective.Class{Memory: collective.CUDA, DataType: collective.Float32, Op: collective.Sum}
+	captured, maximum := eager, eager
+	captured.Captured, maximum.Op = true, collective.Max
+	noErrors(t, j.eachDevice(t, 2, func(s *rank.Session, d *ondevice.Program) error {
+		g, n := s.World(), 1000
+		same := func() error { return d.Sum(g, d.Dst, d.Src, n) }
+		if err := errors.Join(d.Once(g, n), d.Once(g, n), same(), d.Check(g, d.Dst, n)); err != nil {
+			return fmt.Errorf("twice: %w", err)
+		}
+		if _, _, err := d.Capture(same); err == nil || !strings.Contains(err.Error(), "has not been decided") {
+			return fmt.Errorf("captured before it was decided: %w", err)
+		}
+		if err := errors.Join(d.Once(g, n), d.Once(g, n), g.Warm(t.Context(), captured), d.Once(g, n), d.Once(g, n)); err != nil {
+			return fmt.Errorf("after a failed call and Warm: %w", err)
+		}
+		x, _, err := d.Capture(same)
+		if err != nil {
+			return fmt.Errorf("captured: %w", err)
+		}
+		if err := errors.Join(d.Load(g, n), d.Launch(x, d.Stream), d.Check(g, d.Dst, n), d.DestroyExec(x), d.Once(g, n)); err != nil {
+			return fmt.Errorf("replayed: %w", err)
+		}
+		if err := errors.Join(d.Once(g, n), g.Warm(t.Context(), maximum), d.Once(g, n)); err != nil { // the self-test used the same communicator
+			return fmt.Errorf("after a self-test: %w", err)
+		}
+		m, err := g.AllocDevice(t.Context(), 1<<16)
+		if err != nil {
+			return err
+		}
+		if err := errors.Join(d.Once(g, n), d.Once(g, n), m.Free(), d.Once(g, n)); err != nil {
+			return fmt.Errorf("with registered memory: %w", err)
+		}
+		if err := d.SetCurrent(0); err != nil {
+			return err
+		}
+		err = same() // from a thread without a context
+		return errors.Join(err, d.SetCurrent(d.Context), d.Check(g, d.Dst, n), g.Err())
+	}))
+}
+
 // TestDeviceTypesAndOps runs the self-test of every class.
 func TestDeviceTypesAndOps(t *testing.T) {
 	j := startAgent(t, 3, nil, library(fakeNCCL(t), "2.28.9"))

@@ -105,6 +105,7 @@ func Listen(opts Options) (*Agent, error) {
 	a.job = newJob(a)
 	a.wg.Go(a.accept)
 	a.wg.Go(a.collect)
+	a.wg.Go(a.clock)
 	return a, nil
 }
 

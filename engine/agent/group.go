@@ -6,6 +6,7 @@ import (
 	"runtime"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/samber/lo"
 
@@ -36,6 +37,7 @@ type group struct {
 	lastID   uint64
 	counters []counter
 	services map[uint64]*service // workers of instances
+	inForce  map[int]inForce     // by index of the class
 	round    *round              // of the exchange in progress
 	sampled  []uint64            // samples of each rank that are metrics already
 	closed   bool                // the board is gone
@@ -45,7 +47,7 @@ type group struct {
 func newGroup(j *job, ranks []int) (*group, error) {
 	g := &group{
 		job: j, id: j.agent.groupID(), ranks: ranks, gone: make([]bool, len(ranks)), sampled: make([]uint64, len(ranks)),
-		services: map[uint64]*service{},
+		services: map[uint64]*service{}, inForce: map[int]inForce{},
 	}
 	g.members = lo.Map(ranks, func(r, _ int) *member { return j.ranks[r] })
 	facts := lo.Map(g.members, func(m *member, _ int) collective.Rank { return m.facts })
@@ -62,6 +64,7 @@ func newGroup(j *job, ranks []int) (*group, error) {
 		return nil, err
 	}
 	g.file, g.board = file, rankv1.NewBoard(memory, len(ranks))
+	g.board.SetClock(time.Now())
 	return g, nil
 }
 

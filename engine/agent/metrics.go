@@ -16,6 +16,7 @@ import (
 // counter is what one pair of words on a group's board counts.
 type counter struct {
 	instance uint64
+	backend  string
 	class    collective.Class
 	series   telemetry.Series
 }
@@ -26,7 +27,7 @@ func (g *group) counter(x *instance, class collective.Class) uint32 {
 	i := slices.IndexFunc(g.counters, func(c counter) bool { return c.instance == x.id && c.class == class })
 	if i < 0 {
 		i = len(g.counters)
-		g.counters = append(g.counters, counter{instance: x.id, class: class, series: telemetry.NewSeries(g.id, x.backend, class)})
+		g.counters = append(g.counters, counter{instance: x.id, backend: x.backend, class: class, series: telemetry.NewSeries(g.id, x.backend, class)})
 	}
 	return uint32(min(i, rankv1.NumCounters-1))
 }
@@ -149,5 +150,29 @@ func (a *Agent) keep(readings []telemetry.Reading) {
 	a.past = append(a.past, readings...)
 	if extra := len(a.past) - maxPast; extra > 0 {
 		a.past = slices.Delete(a.past, 0, extra)
+	}
+}
+
+// clock sets the clocks of all groups until the agent closes.
+func (a *Agent) clock() {
+	tick := time.NewTicker(rankv1.ClockEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case now := <-tick.C:
+			for _, g := range a.liveGroups() {
+				g.setClock(now)
+			}
+		case <-a.done:
+			return
+		}
+	}
+}
+
+func (g *group) setClock(t time.Time) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if !g.closed {
+		g.board.SetClock(t)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"os"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/samber/lo"
@@ -251,6 +252,9 @@ func (r *resolution) commit(d dispatch.Decision, chosen map[int]*instance, epoch
 	g.mu.Lock()
 	g.asked = nil // a rank that has its commit may ask for the next class at once
 	g.onDevice = g.onDevice || r.asked.class.Memory == collective.CUDA
+	g.inForce[r.asked.class.Index()] = inForce{epoch: epoch, serves: lo.MapEntries(chosen, func(i int, x *instance) (uint64, string) {
+		return x.id, strings.Join(lo.Map(d.Table.Ranges(i), func(b backend.Range, _ int) string { return b.String() }), ", ")
+	})}
 	for _, s := range d.Table.Segments() {
 		segment := &rankv1.Segment{Max: s.Max}
 		for _, c := range s.Choices {

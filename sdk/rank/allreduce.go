@@ -102,7 +102,7 @@ func (g *Group) run(class collective.Class, dst, src unsafe.Pointer, bytes int64
 	if err != nil {
 		return g.broken(number, err)
 	}
-	g.board.Count(g.rank, e.counter, bytes)
+	g.board.Count(g.rank, number, e.counter, bytes)
 	g.board.End(g.rank, number)
 	return nil
 }
@@ -134,6 +134,11 @@ func (g *Group) reject(why error) error {
 		return g.busyError()
 	}
 	defer g.exit()
+	return g.refuse(why)
+}
+
+// refuse is reject of a call that has begun.
+func (g *Group) refuse(why error) error {
 	if e := g.dead.Load(); e != nil {
 		return e
 	}

@@ -23,6 +23,7 @@ func (g *Group) Warm(ctx context.Context, classes ...collective.Class) error {
 		return g.busyError()
 	}
 	defer g.exit()
+	g.forget()
 	for _, c := range classes {
 		if err := c.Validate(); err != nil {
 			return err

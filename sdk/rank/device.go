@@ -10,6 +10,7 @@ import (
 	"github.com/weir-project/weir/sdk/internal/device"
 	"github.com/weir-project/weir/sdk/internal/exec"
 	"github.com/weir-project/weir/sdk/native/cuda"
+	"github.com/weir-project/weir/sdk/proto/rankv1"
 )
 
 // AllReduceDevice combines count elements at src over all ranks of the group into every rank's dst, in the order of a CUDA
@@ -25,17 +26,46 @@ import (
 // be begun before the last one has returned. What goes wrong on the device after it has returned makes the group fail: see
 // Group.Err, which does not wait for the device. The buffers are then undefined.
 func AllReduceDevice(g *Group, dst, src uintptr, count int64, dataType collective.DataType, op collective.Op, stream uintptr) error {
-	class := collective.Class{Memory: collective.CUDA, DataType: dataType, Op: op}
-	bytes := count * int64(dataType.Size())
-	if err := g.checkDevice(class, dst, src, bytes); err != nil {
-		return g.reject(err)
-	}
 	if !g.enter() {
 		return g.busyError()
 	}
-	err := g.runDevice(class, dst, src, bytes, cuda.Stream(stream))
+	if g.like(dst, src, count, dataType, op, stream) {
+		return g.runAgain()
+	}
+	err := g.runDevice(dst, src, count, dataType, op, stream)
 	g.exit()
 	return err
+}
+
+// runAgain makes a call that is like the last one, and gives the group back. This and what it calls is the usual path: no lock, no allocation, and
+// as few cache lines as can be.
+func (g *Group) runAgain() error {
+	if e := g.dead.Load(); e != nil {
+		g.exit()
+		return e
+	}
+	g.calls++
+	number := g.calls
+	g.part.Begin(number, g.what) // before the call, which may wait for the peers' first: they compare
+	if captured, err := g.library.Again(); captured || err != nil {
+		return g.notAgain(number, captured, err)
+	}
+	g.part.Count(g.counter, g.bytes)
+	g.part.End(number, &g.busy, idle)
+	return nil
+}
+
+// notAgain is the end of a call like the last one that did not go as that did.
+func (g *Group) notAgain(number uint64, captured bool, err error) error {
+	defer g.exit()
+	class := collective.Class{Memory: collective.CUDA, DataType: g.dataType, Op: g.op}
+	call := exec.DeviceCall{Class: class, Dst: g.dst, Src: g.src, Bytes: int64(g.bytes), Stream: cuda.Stream(g.stream)}
+	call.Class.Registered = len(g.deviceMemory) > 0 && g.onDeviceRegistered(call.Dst, call.Src, call.Bytes)
+	g.forget()
+	if captured {
+		return g.runCaptured(call, number, nil)
+	}
+	return g.failedCall(number, err)
 }
 
 const noDevice = "this rank joined without a device; name one in rank.Options.Device or " + EnvDevice
@@ -61,9 +91,15 @@ func (g *Group) checkDevice(class collective.Class, dst, src uintptr, bytes int6
 	return nil
 }
 
-// runDevice is the hot path: for a decided class it takes no lock, allocates nothing and calls the driver twice beside the
-// library.
-func (g *Group) runDevice(class collective.Class, dst, src uintptr, bytes int64, stream cuda.Stream) error {
+// runDevice makes a call of which nothing is known. For a decided class it takes no lock either, allocates nothing and calls
+// the driver twice beside the library.
+func (g *Group) runDevice(dst, src uintptr, count int64, dataType collective.DataType, op collective.Op, on uintptr) error {
+	g.forget()
+	class := collective.Class{Memory: collective.CUDA, DataType: dataType, Op: op}
+	bytes, stream := count*int64(dataType.Size()), cuda.Stream(on)
+	if err := g.checkDevice(class, dst, src, bytes); err != nil {
+		return g.refuse(err)
+	}
 	if e := g.dead.Load(); e != nil {
 		return e
 	}
@@ -102,8 +138,10 @@ func (g *Group) runDevice(class collective.Class, dst, src uintptr, bytes int64,
 	case err != nil:
 		return g.failedCall(number, err)
 	}
-	g.board.Count(g.rank, e.counter, bytes)
+	g.board.Count(g.rank, number, e.counter, bytes)
 	g.board.End(g.rank, number)
+	g.dst, g.src, g.count, g.stream, g.dataType, g.op = dst, src, count, on, dataType, op
+	g.counter, g.library, g.what, g.bytes = e.counter, e.library, rankv1.WhatOf(index, bytes), uint64(bytes)
 	return nil
 }
 
@@ -169,7 +207,7 @@ func (g *Group) runCaptured(call exec.DeviceCall, number uint64, err error) erro
 	if err := e.library.RunCaptured(call); err != nil {
 		return g.failedCall(number, err)
 	}
-	g.board.Count(g.rank, e.counter, call.Bytes)
+	g.board.Count(g.rank, number, e.counter, call.Bytes)
 	g.board.End(g.rank, number)
 	return nil
 }

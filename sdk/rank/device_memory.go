@@ -43,6 +43,7 @@ func (g *Group) AllocDevice(ctx context.Context, bytes int64) (*DeviceMemory, er
 		return nil, g.busyError()
 	}
 	defer g.exit()
+	g.forget()
 	if e := g.dead.Load(); e != nil {
 		return nil, e
 	}
@@ -82,6 +83,7 @@ func (m *DeviceMemory) Free() error {
 		return g.busyError()
 	}
 	defer g.exit()
+	g.forget()
 	g.mu.Lock()
 	found := false
 	var left []*DeviceMemory

@@ -22,6 +22,9 @@ import (
 // Group is a set of ranks that all-reduce together. Like an NCCL communicator it takes one call at a time: every rank
 // makes the same calls in the same order, and a second call begun before the first has returned is an error.
 type Group struct {
+	busy uint64 // idle, inCall or shut; read and written atomically
+	repeat
+
 	session  *Session
 	id       string
 	rank     int
@@ -30,17 +33,13 @@ type Group struct {
 	board    *rankv1.Board
 	facts    collective.Group
 
-	tables [collective.NumClasses]atomic.Pointer[table]
-	busy   uint64 // idle, inCall or shut; read and written atomically
-	calls  uint64 // begun; written while busy, as are the four below
+	tables *[collective.NumClasses]atomic.Pointer[table]
 
-	windows   []exec.Window // registered memory; one that was given back is empty
+	windows   []exec.Window // registered memory; one that was given back is empty; written while busy, as are the four below
 	lastTable *table        // of the last call, with what it looked up
 	lastBytes int64
 	lastEntry *entry
 	checker   *device.Checker // of what calls on device memory are given
-
-	dead atomic.Pointer[GroupError]
 
 	mu        sync.Mutex // of what follows; never held in a decided call
 	instances map[uint64]*instance
@@ -49,6 +48,8 @@ type Group struct {
 	deviceMemory []*DeviceMemory // written while busy too, so that calls may read it
 	watched      deviceWatch
 	closed       bool // the memory is gone
+
+	_ [8]byte // see TestGroupIsAligned
 }
 
 // The states of a group's busy word.
@@ -130,9 +131,10 @@ func (s *Session) open(r *reply) (*Group, error) {
 		return nil, fmt.Errorf("the agent's description of the group is inconsistent")
 	}
 	g := &Group{
-		session: s, id: m.Group, rank: int(m.Rank), deadline: time.Duration(m.DeadlineNs), board: board, facts: facts,
+		session: s, id: m.Group, rank: int(m.Rank), deadline: time.Duration(m.DeadlineNs), board: board, facts: facts, tables: new([collective.NumClasses]atomic.Pointer[table]),
 		instances: map[uint64]*instance{}, libraries: map[plan.Library]*shared{},
 	}
+	g.part = board.Part(g.rank)
 	for _, r := range m.Ranks {
 		g.ranks = append(g.ranks, int(r))
 	}

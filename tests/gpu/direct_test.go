@@ -59,7 +59,7 @@ func (d *direct) call(dst, src cuda.Pointer, n int) error {
 	step := d.steps.Step(0)
 	d.api.FillAllReduce(step, uintptr(src), uintptr(dst), int64(n), nccl.TypeOf(collective.Float32), nccl.OpOf(collective.Sum), d.comm, uintptr(d.stream))
 	if d.steps.Run(0) == 0 {
-		return d.api.AllReduceFailed(int(int32(step.Result)))
+		return d.api.AllReduceFailed(int(step.Result))
 	}
 	return nil
 }

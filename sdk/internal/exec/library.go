@@ -24,6 +24,9 @@ type DeviceCall struct {
 // Library is one rank's communicator of a library with the NCCL ABI, which all the group's calls that the library serves
 // share. It takes one call at a time, which its group sees to.
 type Library struct {
+	lane *cuda.Lane  // beside over: a call like the last one needs no more
+	over atomic.Bool // no call may begin any more; read by calls after the group is busy, written before busy is asked
+
 	api    *nccl.API
 	device *device.Device
 	rank   int
@@ -31,11 +34,9 @@ type Library struct {
 
 	symmetric bool // windows of symmetric memory are wanted
 	comm      nccl.Comm
-	lane      *cuda.Lane
 
 	busy   func() bool // the group is in a call, perhaps inside the library
 	ready  atomic.Bool // comm is there
-	over   atomic.Bool // no call may begin any more; read by calls after the group is busy, written before busy is asked
 	pins   pins
 	ending sync.Once
 	ended  chan struct{} // closed when the library has given the communicator up
@@ -53,7 +54,21 @@ func (l *Library) Run(c DeviceCall) (captured bool, err error) {
 	}
 	k := c.Class
 	l.api.FillAllReduce(l.lane.Target(), c.Src, c.Dst, c.Bytes/int64(k.DataType.Size()), nccl.TypeOf(k.DataType), nccl.OpOf(k.Op), l.comm, uintptr(c.Stream))
-	status, result, err := l.lane.Run(c.Stream)
+	return l.ran(l.lane.Run(c.Stream))
+}
+
+// Again is Run with the call of the last one.
+func (l *Library) Again() (captured bool, err error) {
+	if l.over.Load() {
+		return false, ErrOver
+	}
+	if stopped := l.lane.Again(); stopped != 0 {
+		return l.ran(l.lane.Stopped(stopped))
+	}
+	return false, nil
+}
+
+func (l *Library) ran(status cuda.CaptureStatus, result int, err error) (captured bool, _ error) {
 	switch {
 	case err != nil:
 		return false, err

@@ -9,3 +9,8 @@ package ordered
 //
 //go:noescape
 func Store64(p *uint64, v uint64)
+
+// StoreTwo64 is Store64 of v at p, then of w at q.
+//
+//go:noescape
+func StoreTwo64(p *uint64, v uint64, q *uint64, w uint64)

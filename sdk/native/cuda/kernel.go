@@ -54,7 +54,7 @@ func (l *Launcher) Launch(f Function, grid, block, sharedBytes int, s Stream, ar
 	stopped := l.step.Run(0)
 	runtime.KeepAlive(args)
 	if stopped == 0 {
-		return l.api.check(symbols[launchKernel].name, int32(l.step.Step(0).Result))
+		return l.api.check(symbols[launchKernel].name, l.step.Step(0).Result)
 	}
 	return nil
 }

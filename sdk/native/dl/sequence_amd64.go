@@ -16,4 +16,5 @@ func cgocall(function uintptr, argument unsafe.Pointer) int32
 // sequenceAddress is the address of the assembly function, which has the C ABI.
 var sequenceAddress uintptr
 
-func run(args unsafe.Pointer) { cgocall(sequenceAddress, args) }
+// run makes the calls from a step on, and returns how many it made before the one that stopped it.
+func run(runner uintptr, s *Step) int { return int(cgocall(runner, unsafe.Pointer(s))) }

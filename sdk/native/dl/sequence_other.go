@@ -8,16 +8,20 @@ import (
 	"github.com/ebitengine/purego"
 )
 
+const sequenceAddress = 0
+
 // run does what the assembly does elsewhere; it allocates.
-func run(args unsafe.Pointer) {
-	a := (*sequenceArgs)(args)
-	for i, s := range unsafe.Slice(a.next, a.left) {
+func run(_ uintptr, s *Step) (done int) {
+	for {
 		r, _, _ := purego.SyscallN(s.Function, s.Args[:]...)
-		result := uintptr(int32(r))
-		unsafe.Slice(a.next, a.left)[i].Result = result
-		if result != 0 || s.Check != nil && *s.Check&s.Mask != s.Want {
-			return
+		s.Result = int32(r)
+		if s.Result != 0 || s.Check != nil && *s.Check != s.Want {
+			return done
 		}
-		a.done++
+		done++
+		if s.last != 0 {
+			return done
+		}
+		s = (*Step)(unsafe.Add(unsafe.Pointer(s), unsafe.Sizeof(*s)))
 	}
 }

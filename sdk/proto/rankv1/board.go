@@ -18,14 +18,16 @@ type Board struct {
 	world  int
 }
 
-// The layout: a page for the group, then a page for each rank. Version 1.
+// The layout: a page for the group, then two pages for each rank. Version 1.
 const (
 	boardPage  = 4096
+	rankPages  = 2
 	boardMagic = 0x57454952 // "WEIR"
 
-	offMagic = 0  // uint32
-	offWorld = 4  // uint32
-	offAbort = 64 // uint32: not zero when the group has failed
+	offMagic = 0   // uint32
+	offWorld = 4   // uint32
+	offAbort = 64  // uint32: not zero when the group has failed
+	offClock = 128 // uint64: nanoseconds since 1970, set by the agent now and then
 
 	offNumber = 0  // uint64: number of the call begun last, from 1
 	offWhat   = 8  // uint64: that call, in one word: number (lowest 14 bits), rejected (1), class index + 1 (9), bytes (40)
@@ -56,7 +58,7 @@ const (
 )
 
 // BoardSize is the size of a board in bytes.
-func BoardSize(world int) int64 { return int64(1+world) * boardPage }
+func BoardSize(world int) int64 { return int64(1+rankPages*world) * boardPage }
 
 // NewBoard lays a board out in zeroed memory.
 func NewBoard(memory []byte, world int) *Board {
@@ -76,10 +78,13 @@ func OpenBoard(memory []byte, world int) (*Board, error) {
 	return b, nil
 }
 
-func (b *Board) word32(off int) *uint32 { return (*uint32)(unsafe.Pointer(&b.memory[off])) }
-func (b *Board) word64(off int) *uint64 { return (*uint64)(unsafe.Pointer(&b.memory[off])) }
-func (b *Board) rank(rank, off int) *uint64 {
-	return b.word64((1+rank)*boardPage + off)
+func (b *Board) word32(off int) *uint32     { return (*uint32)(unsafe.Pointer(&b.memory[off])) }
+func (b *Board) word64(off int) *uint64     { return (*uint64)(unsafe.Pointer(&b.memory[off])) }
+func (b *Board) rank(rank, off int) *uint64 { return (*uint64)(b.at(rank, off)) }
+
+// at is where a rank's part of the board has an offset.
+func (b *Board) at(rank, off int) unsafe.Pointer {
+	return unsafe.Pointer(&b.memory[(1+rankPages*rank)*boardPage+off])
 }
 
 // AbortWord is not zero once the group has failed. Executors poll it.
@@ -123,24 +128,31 @@ func packWhat(number uint64, rejected bool, class int, bytes int64) uint64 {
 
 // Begin publishes that a rank begins a call. Only the rank itself calls it.
 func (b *Board) Begin(rank int, number uint64, class int, bytes int64) {
+	what := packWhat(number, false, class, bytes)
+	b.recordBegin(rank, number, what)
 	ordered.Store64(b.rank(rank, offNumber), number)
-	ordered.Store64(b.rank(rank, offWhat), packWhat(number, false, class, bytes))
+	ordered.Store64(b.rank(rank, offWhat), what)
 }
 
 // Reject publishes that a rank refused a call's arguments and takes no part in it.
 func (b *Board) Reject(rank int, number uint64) {
+	what := packWhat(number, true, -1, 0)
+	b.recordBegin(rank, number, what)
 	atomic.StoreUint64(b.rank(rank, offReject), number)
 	ordered.Store64(b.rank(rank, offNumber), number)
-	atomic.StoreUint64(b.rank(rank, offWhat), packWhat(number, true, -1, 0))
+	atomic.StoreUint64(b.rank(rank, offWhat), what)
 	atomic.StoreUint64(b.rank(rank, offDone), number)
 }
 
 // End publishes that a rank ended a call.
-func (b *Board) End(rank int, number uint64) { ordered.Store64(b.rank(rank, offDone), number) }
+func (b *Board) End(rank int, number uint64) {
+	b.recordEnd(rank, number)
+	ordered.Store64(b.rank(rank, offDone), number)
+}
 
 // Leave publishes that a rank takes no further part.
 func (b *Board) Leave(rank int) {
-	atomic.StoreUint32(b.word32((1+rank)*boardPage+offState), uint32(Left))
+	atomic.StoreUint32((*uint32)(b.at(rank, offState)), uint32(Left))
 }
 
 // Begun reads what a rank published last.
@@ -161,7 +173,7 @@ func (b *Board) Begun(rank int) Begun {
 			Bytes:    int64(what & (1<<40 - 1)),
 			Rejected: what>>49&1 == 1,
 			Refused:  atomic.LoadUint64(b.rank(rank, offReject)),
-			State:    RankState(atomic.LoadUint32(b.word32((1+rank)*boardPage + offState))),
+			State:    RankState(atomic.LoadUint32((*uint32)(b.at(rank, offState)))),
 		}
 		if index := int(what>>40&0x1ff) - 1; index >= 0 && index < collective.NumClasses {
 			s.Class = collective.ClassAt(index)
@@ -170,8 +182,9 @@ func (b *Board) Begun(rank int) Begun {
 	}
 }
 
-// Count adds a call of a rank to a counter.
-func (b *Board) Count(rank int, counter uint32, bytes int64) {
+// Count adds a call of a rank to a counter, which is the backend's that ran it.
+func (b *Board) Count(rank int, number uint64, counter uint32, bytes int64) {
+	ordered.Store64(&b.recordOf(rank, number)[recBy/8], uint64(counter)+1)
 	at := offCounters + 16*int(min(counter, NumCounters-1))
 	calls, total := b.rank(rank, at), b.rank(rank, at+8)
 	ordered.Store64(calls, *calls+1) // no other writer

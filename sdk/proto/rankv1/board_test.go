@@ -4,6 +4,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -141,7 +142,7 @@ func TestBoardCounters(t *testing.T) {
 	agent, rank := boards(t, 2)
 	for counter := range uint32(NumCounters + 3) { // the last three have no room of their own
 		for range counter%3 + 1 {
-			rank.Count(1, counter, int64(counter)+1)
+			rank.Count(1, 1, counter, int64(counter)+1)
 		}
 	}
 	calls := func(counter uint32) (uint64, uint64) {
@@ -238,5 +239,43 @@ func TestOpenBoardRefuses(t *testing.T) {
 		if _, err := OpenBoard(memory, 3); err == nil || !strings.Contains(err.Error(), "not one of 3 ranks") {
 			t.Errorf("%s: error %v", name, err)
 		}
+	}
+}
+
+// TestRecords: the recorder has the last calls, with what each became.
+func TestRecords(t *testing.T) {
+	b := NewBoard(make([]byte, BoardSize(2)), 2)
+	class := collective.Class{DataType: collective.BFloat16, Op: collective.Max}
+	at := time.Unix(1000, 0)
+	for number := uint64(1); number <= 100; number++ {
+		b.SetClock(at.Add(time.Duration(number) * time.Second))
+		b.Begin(1, number, class.Index(), int64(2*number))
+		b.SetClock(at.Add(time.Duration(number)*time.Second + time.Millisecond))
+		if number < 100 {
+			b.Count(1, number, uint32(number%3), int64(2*number))
+			b.End(1, number)
+		}
+	}
+	all := b.Records(1)
+	if len(all) != 64 || all[0].Number != 37 {
+		t.Fatalf("%d records from %d on", len(all), all[0].Number)
+	}
+	for i, r := range all {
+		n := uint64(37 + i)
+		start := at.Add(time.Duration(n) * time.Second)
+		want := Record{Number: n, Class: class, Bytes: int64(2 * n), Start: start, End: start.Add(time.Millisecond), Ended: true, Counter: int(n % 3)}
+		if n == 100 {
+			want.End, want.Ended, want.Counter = time.Unix(0, 0), false, -1
+		}
+		if r != want {
+			t.Errorf("got %+v, want %+v", r, want)
+		}
+	}
+	b.Reject(1, 101)
+	if all = b.Records(1); all[63].Number != 101 || !all[63].Rejected {
+		t.Errorf("got %+v", all[63])
+	}
+	if other := b.Records(0); len(other) != 0 {
+		t.Errorf("a rank without calls has records %+v", other)
 	}
 }
