@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -52,8 +53,8 @@ type Options struct {
 	// Trial is optional: it runs a plan with foreign code in it apart from the ranks, and returns why it does not work.
 	Trial func(context.Context, plan.Plan, collective.Class, collective.Group) error
 
-	// Kill is optional: it ends a plugin's process at once, because of a worker that does not go on.
-	Kill func(plugin string, why error)
+	// Kill is optional: it ends a plugin's process, by its candidates' number, at once, because of a worker that does not go on.
+	Kill func(process uint64, why error)
 
 	grace time.Duration // 0: the constant
 }
@@ -63,6 +64,7 @@ type Resolved struct {
 	Decision  dispatch.Decision
 	WorldSize int
 	Epoch     uint64
+	From      uint64 // call from which it holds beside traffic; 0: a decision that the ranks waited for
 	Took      time.Duration
 	Err       error // no backend serves any size
 }
@@ -84,6 +86,8 @@ type Agent struct {
 	past      []telemetry.Reading // of groups that have ended
 
 	decidedMu sync.Mutex
+	upgrading sync.Mutex    // one upgrade at a time
+	lastID    atomic.Uint64 // of a message of an upgrade, above rankv1.AgentIDs
 }
 
 // provenSchedules is how many schedules an agent remembers the proof of: some for each size of group and backend.

@@ -89,7 +89,8 @@ func (r *Replacement) Replaced() uint64 { return r.old.number }
 func (r *Replacement) Status() Status { return r.next.status() }
 
 // Accept has the new process answer all questions from now on, and supervises it. The old one lives on until Retire, for
-// groups that it serves as a worker. The error is a host that was closed, or a new process that has ended meanwhile.
+// groups that it serves as a worker. If the new one has ended meanwhile it is started again. The error is a host that was
+// closed.
 func (r *Replacement) Accept() error {
 	s := r.slot
 	s.mu.Lock()
@@ -97,11 +98,6 @@ func (r *Replacement) Accept() error {
 	s.reloading = false
 	if s.closed {
 		return errStopped
-	}
-	if err := context.Cause(r.next.life); err != nil {
-		s.others = lo.Without(s.others, r.next)
-		go r.next.stop(context.Background())
-		return err
 	}
 	r.old = s.now // which may have been started again
 	s.others = append(lo.Without(s.others, r.next), s.now)

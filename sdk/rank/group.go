@@ -34,6 +34,7 @@ type Group struct {
 	facts    collective.Group
 
 	tables *[collective.NumClasses]atomic.Pointer[table]
+	gate   uint64 // calls from this number on wait: see atGate; read and written atomically
 
 	windows   []exec.Window // registered memory; one that was given back is empty; written while busy, as are the four below
 	lastTable *table        // of the last call, with what it looked up
@@ -49,7 +50,7 @@ type Group struct {
 	watched      deviceWatch
 	closed       bool // the memory is gone
 
-	_ [8]byte // see TestGroupIsAligned
+	up *upgrades // nil before the first
 }
 
 // The states of a group's busy word.
@@ -68,11 +69,12 @@ type table struct {
 
 // entry is what runs a range of byte counts.
 type entry struct {
-	backend string
-	counter uint32
-	run     *exec.Schedule
-	library *exec.Library // of classes in device memory, instead of run
-	worker  *workerSide   // instead of run
+	instance uint64
+	backend  string
+	counter  uint32
+	run      *exec.Schedule
+	library  *exec.Library // of classes in device memory, instead of run
+	worker   *workerSide   // instead of run
 }
 
 // instance is a plan prepared in this rank, with the memory that it shares with its peers.
@@ -83,6 +85,7 @@ type instance struct {
 	memory  []byte
 	trial   *exec.Window // of a direct schedule: the part of memory to try it with
 	edges   []int64      // byte counts at which its behaviour changes
+	trying  bool         // its windows are the self-test's
 
 	library *exec.Library // of a library plan, which has nothing of the above but the backend
 	key     plan.Library  // in libraries
@@ -132,7 +135,7 @@ func (s *Session) open(r *reply) (*Group, error) {
 	}
 	g := &Group{
 		session: s, id: m.Group, rank: int(m.Rank), deadline: time.Duration(m.DeadlineNs), board: board, facts: facts, tables: new([collective.NumClasses]atomic.Pointer[table]),
-		instances: map[uint64]*instance{}, libraries: map[plan.Library]*shared{},
+		instances: map[uint64]*instance{}, libraries: map[plan.Library]*shared{}, gate: openGate,
 	}
 	g.part = board.Part(g.rank)
 	for _, r := range m.Ranks {
@@ -202,6 +205,7 @@ func (g *Group) Close() error {
 		}
 		return fmt.Errorf("close group %s: an all-reduce is in progress", g.id)
 	}
+	g.endUpgrades()
 	g.mu.Lock()
 	libraries := g.libraries
 	g.libraries = nil

@@ -27,6 +27,7 @@ const (
 	offMagic = 0   // uint32
 	offWorld = 4   // uint32
 	offAbort = 64  // uint32: not zero when the group has failed
+	offTurn  = 72  // uint64: how the last upgrade stands: see Turn
 	offClock = 128 // uint64: nanoseconds since 1970, set by the agent now and then
 
 	offNumber = 0  // uint64: number of the call begun last, from 1
