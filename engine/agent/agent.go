@@ -50,6 +50,9 @@ type Options struct {
 	Logger  *slog.Logger
 	Decided func(Resolved) // optional; called with every outcome, one at a time
 
+	// Failed is optional: it is called with what is known of a group that has just failed, its last calls among it.
+	Failed func(GroupStatus)
+
 	// Trial is optional: it runs a plan with foreign code in it apart from the ranks, and returns why it does not work.
 	Trial func(context.Context, plan.Plan, collective.Class, collective.Group) error
 

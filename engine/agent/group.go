@@ -136,6 +136,11 @@ func (g *group) fail(text string) {
 	g.round = nil
 	g.mu.Unlock()
 	g.job.agent.opts.Logger.Error("group failed", "group", g.id, "error", text)
+	if keep := g.job.agent.opts.Failed; keep != nil {
+		if s, ok := g.status(true); ok {
+			keep(s)
+		}
+	}
 	fault := &rankv1.ToRank{Body: &rankv1.ToRank_GroupFault{GroupFault: &rankv1.GroupFault{Group: g.id, Text: text}}}
 	for rank, m := range g.members {
 		if !g.isGone(rank) {

@@ -32,6 +32,7 @@ func (a *app) listen(e *engine, ranks int, quiet bool) (*agent.Agent, error) {
 		opts.Meter = meter
 	}
 	opts.Trial = (&trials{app: a, engine: e, known: map[string]error{}}).try
+	opts.Failed = func(s agent.GroupStatus) { a.keepDump(e.logger, s) }
 	if !quiet {
 		opts.Decided = func(r agent.Resolved) { writeResolved(a.stderr, r) }
 	}
@@ -65,6 +66,7 @@ The agent runs until it gets SIGINT or SIGTERM.
 				return usageError{err}
 			}
 			defer func() { err = firstError(err, g.Close()) }()
+			defer a.control(e, g)()
 			fmt.Fprintf(a.stdout, "%s=%s\n%s=%d\n", rank.EnvSocket, g.Socket(), rank.EnvWorldSize, ranks)
 			if !quiet {
 				_ = discover.Describe(a.stderr, e.topology) // a closed standard error is no reason not to serve

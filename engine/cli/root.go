@@ -130,7 +130,7 @@ Begin with:
 		return usageError{fmt.Errorf("%w (see `%s --help`)", err, c.CommandPath())}
 	})
 	root.CompletionOptions.HiddenDefaultCmd = true
-	root.AddCommand(a.run(), a.agent(), a.explain(), a.topo(), a.bench(), a.plugins(), a.schedule(), a.config(), a.version(), a.reap(), a.benchRank(), a.trialRank())
+	root.AddCommand(a.run(), a.agent(), a.explain(), a.topo(), a.bench(), a.plugins(), a.status(), a.dump(), a.schedule(), a.config(), a.version(), a.reap(), a.benchRank(), a.trialRank())
 	markUsage(root)
 	return root
 }

@@ -55,6 +55,7 @@ empty. When a rank fails the others are stopped. When weir ends, however it ends
 				return usageError{err}
 			}
 			defer func() { err = firstError(err, g.Close()) }()
+			defer a.control(e, g)()
 			if !quiet {
 				_ = discover.Describe(a.stderr, e.topology) // a closed standard error is no reason not to run
 			}

@@ -7,6 +7,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/samber/lo"
 	"golang.org/x/sys/unix"
 )
 
@@ -32,10 +33,7 @@ type Folder struct {
 func NewFolder(getenv func(string) string) (*Folder, error) {
 	var path string
 	var err error
-	for _, base := range []string{getenv("XDG_RUNTIME_DIR"), getenv("TMPDIR"), "/tmp"} {
-		if base == "" || len(base) > maxFolder-20 {
-			continue
-		}
+	for _, base := range bases(getenv) {
 		if path, err = os.MkdirTemp(base, folderPrefix); err == nil { // XDG_RUNTIME_DIR may be another user's, after su
 			sweep(base)
 			break
@@ -50,6 +48,13 @@ func NewFolder(getenv func(string) string) (*Folder, error) {
 		return nil, fmt.Errorf("private folder for sockets: %w", err)
 	}
 	return &Folder{Path: path, lock: lock}, nil
+}
+
+// bases are where the folder may be, the best place first.
+func bases(getenv func(string) string) []string {
+	return lo.Uniq(lo.Filter([]string{getenv("XDG_RUNTIME_DIR"), getenv("TMPDIR"), "/tmp"}, func(base string, _ int) bool {
+		return base != "" && len(base) <= maxFolder-20
+	}))
 }
 
 // Remove deletes the folder.

@@ -85,6 +85,9 @@ func (r *Replacement) Candidates() []dispatch.Candidate {
 // Replaced is the number of the process that serves, as its candidates carry it.
 func (r *Replacement) Replaced() uint64 { return r.old.number }
 
+// OldPID is the process that serves, or did before Accept.
+func (r *Replacement) OldPID() int { return r.old.status().PID }
+
 // Status is what is known of the new process.
 func (r *Replacement) Status() Status { return r.next.status() }
 

@@ -50,7 +50,7 @@ func (g *Group) runAgain() error {
 	if captured, err := g.library.Again(); captured || err != nil {
 		return g.notAgain(number, captured, err)
 	}
-	g.part.Count(g.counter, g.bytes)
+	g.part.Count(number, g.counter, g.bytes)
 	g.part.End(number, &g.busy, idle)
 	return nil
 }

@@ -141,7 +141,7 @@ func TestJoinAnswers(t *testing.T) {
 		"members missing":    {ready(func(g *rankv1.GroupReady) { g.Ranks = []int32{0} }), []*os.File{good}, "inconsistent"},
 		"board not sealed":   {ready(nil), []*os.File{board(t, rankv1.BoardSize(2), 0)}, "not sealed"},
 		"board may grow":     {ready(nil), []*os.File{board(t, rankv1.BoardSize(2), unix.F_SEAL_SHRINK)}, "not sealed"},
-		"board too small":    {ready(nil), []*os.File{board(t, rankv1.BoardSize(1), sealed)}, "shared memory of 8192 bytes, want 12288"},
+		"board too small":    {ready(nil), []*os.File{board(t, rankv1.BoardSize(1), sealed)}, "shared memory of 12288 bytes, want 20480"},
 		"board of something": {ready(nil), []*os.File{os.Stderr}, "shared memory"},
 		"board of another size": {
 			ready(func(g *rankv1.GroupReady) {

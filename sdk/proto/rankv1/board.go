@@ -24,17 +24,17 @@ const (
 	rankPages  = 2
 	boardMagic = 0x57454952 // "WEIR"
 
-	offMagic = 0   // uint32
-	offWorld = 4   // uint32
-	offAbort = 64  // uint32: not zero when the group has failed
-	offTurn  = 72  // uint64: how the last upgrade stands: see Turn
-	offClock = 128 // uint64: nanoseconds since 1970, set by the agent now and then
+	offMagic = 0  // uint32
+	offWorld = 4  // uint32
+	offAbort = 64 // uint32: not zero when the group has failed
+	offTurn  = 72 // uint64: how the last upgrade stands: see Turn
 
 	offNumber = 0  // uint64: number of the call begun last, from 1
 	offWhat   = 8  // uint64: that call, in one word: number (lowest 14 bits), rejected (1), class index + 1 (9), bytes (40)
 	offDone   = 16 // uint64: number of the call ended last
 	offState  = 24 // uint32: RankState
 	offReject = 32 // uint64: number of the call refused last
+	offClock  = 40 // uint64: the group's clock, nanoseconds since 1970; the agent sets it
 
 	offSampleHead = 128 // uint64: samples taken so far
 	offSamples    = 192 // ring of uint64: counter in the upper 24 bits, nanoseconds in the lower 40
@@ -130,7 +130,7 @@ func packWhat(number uint64, rejected bool, class int, bytes int64) uint64 {
 // Begin publishes that a rank begins a call. Only the rank itself calls it.
 func (b *Board) Begin(rank int, number uint64, class int, bytes int64) {
 	what := packWhat(number, false, class, bytes)
-	b.recordBegin(rank, number, what)
+	b.Part(rank).recordBegin(number, what)
 	ordered.Store64(b.rank(rank, offNumber), number)
 	ordered.Store64(b.rank(rank, offWhat), what)
 }
@@ -138,7 +138,7 @@ func (b *Board) Begin(rank int, number uint64, class int, bytes int64) {
 // Reject publishes that a rank refused a call's arguments and takes no part in it.
 func (b *Board) Reject(rank int, number uint64) {
 	what := packWhat(number, true, -1, 0)
-	b.recordBegin(rank, number, what)
+	b.Part(rank).recordBegin(number, what)
 	atomic.StoreUint64(b.rank(rank, offReject), number)
 	ordered.Store64(b.rank(rank, offNumber), number)
 	atomic.StoreUint64(b.rank(rank, offWhat), what)
@@ -147,7 +147,7 @@ func (b *Board) Reject(rank int, number uint64) {
 
 // End publishes that a rank ended a call.
 func (b *Board) End(rank int, number uint64) {
-	b.recordEnd(rank, number)
+	b.Part(rank).recordEnd(number)
 	ordered.Store64(b.rank(rank, offDone), number)
 }
 
@@ -185,7 +185,7 @@ func (b *Board) Begun(rank int) Begun {
 
 // Count adds a call of a rank to a counter, which is the backend's that ran it.
 func (b *Board) Count(rank int, number uint64, counter uint32, bytes int64) {
-	ordered.Store64(&b.recordOf(rank, number)[recBy/8], uint64(counter)+1)
+	b.Part(rank).recordBy(number, counter)
 	at := offCounters + 16*int(min(counter, NumCounters-1))
 	calls, total := b.rank(rank, at), b.rank(rank, at+8)
 	ordered.Store64(calls, *calls+1) // no other writer

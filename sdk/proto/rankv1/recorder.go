@@ -11,7 +11,6 @@ import (
 // The flight recorder: the last calls of every rank, in the second page of its part of the board. A call's record is at the
 // place of its number modulo how many there are.
 const (
-	offRecords = boardPage
 	recordSize = 64
 	numRecords = boardPage / recordSize
 
@@ -26,29 +25,28 @@ const (
 // clock would cost a small call a third of its time.
 const ClockEvery = 10 * time.Millisecond
 
-// SetClock sets the group's clock. Only the agent calls it.
-func (b *Board) SetClock(t time.Time) { atomic.StoreUint64(b.word64(offClock), uint64(t.UnixNano())) }
-
-// Clock is the group's clock.
-func (b *Board) Clock() time.Time { return time.Unix(0, int64(atomic.LoadUint64(b.word64(offClock)))) }
-
-func (b *Board) recordOf(rank int, number uint64) *[recordSize / 8]uint64 {
-	return (*[recordSize / 8]uint64)(b.at(rank, offRecords+recordSize*int(number%numRecords)))
+// SetClock sets the group's clock, of which every rank has a copy in its part. Only the agent calls it.
+func (b *Board) SetClock(t time.Time) {
+	for rank := range b.world {
+		atomic.StoreUint64(b.rank(rank, offClock), uint64(t.UnixNano()))
+	}
 }
 
-// recordBegin notes that a rank begins a call.
-func (b *Board) recordBegin(rank int, number, what uint64) {
-	r := b.recordOf(rank, number)
-	ordered.Store64(&r[recNumber/8], number)
-	ordered.Store64(&r[recEnd/8], 0)
+// recordBegin notes in a rank's part that it begins a call.
+func (p *Part) recordBegin(number, what uint64) {
+	r := &p.records[number%numRecords]
+	ordered.StoreTwo64(&r[recNumber/8], number, &r[recEnd/8], 0)
+	ordered.StoreTwo64(&r[recStart/8], atomic.LoadUint64(&p.clock), &r[recWhat/8], what)
 	ordered.Store64(&r[recBy/8], 0)
-	ordered.Store64(&r[recStart/8], atomic.LoadUint64(b.word64(offClock)))
-	ordered.Store64(&r[recWhat/8], what)
 }
 
-// recordEnd notes that it has ended.
-func (b *Board) recordEnd(rank int, number uint64) {
-	ordered.Store64(&b.recordOf(rank, number)[recEnd/8], atomic.LoadUint64(b.word64(offClock)))
+// recordEnd notes that a call has ended, recordBy which backend's counter it ran by.
+func (p *Part) recordEnd(number uint64) {
+	ordered.Store64(&p.records[number%numRecords][recEnd/8], atomic.LoadUint64(&p.clock))
+}
+
+func (p *Part) recordBy(number uint64, counter uint32) {
+	ordered.Store64(&p.records[number%numRecords][recBy/8], uint64(min(counter, NumCounters-1))+1)
 }
 
 // Record is a call of a rank as the recorder has it.
@@ -75,7 +73,7 @@ func (b *Board) Records(rank int) []Record {
 }
 
 func (b *Board) record(rank int, number uint64) (Record, bool) {
-	r := b.recordOf(rank, number)
+	r := &b.Part(rank).records[number%numRecords]
 	load := func(off int) uint64 { return atomic.LoadUint64(&r[off/8]) }
 	what, end, by := load(recWhat), load(recEnd), load(recBy)
 	x := Record{
