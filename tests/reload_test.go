@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -261,4 +263,29 @@ func TestReloadOfAVersionThatFails(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestWorkersDieDuringReloads: whatever comes together, no call is wrong or lost.
+func TestWorkersDieDuringReloads(t *testing.T) {
+	r := startReloading(t, "worker-one", 3, "-calls", "4000", "-pause", "2ms", "-max", "20000")
+	reloads := 0
+	var kills atomic.Int32
+	for n := 0; !r.over(); n++ {
+		r.become([]string{"worker-two", "worker-one"}[n%2])
+		if n%2 == 0 {
+			go func() {
+				time.Sleep(time.Duration(n*23%400) * time.Millisecond)
+				if pid, _ := r.status().own(); pid > 0 && syscall.Kill(pid, syscall.SIGKILL) == nil {
+					kills.Add(1)
+				}
+			}()
+		}
+		if out, err := r.reload(); err == nil && switchedAt.MatchString(out) {
+			reloads++
+		} else {
+			t.Log(out)
+		}
+	}
+	t.Logf("%d reloads, %d killed processes", reloads, kills.Load())
+	r.wantRight(3)
 }

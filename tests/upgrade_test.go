@@ -177,3 +177,101 @@ func TestFailedUpgradeChangesNothing(t *testing.T) {
 		})
 	}
 }
+
+// TestUpgradeOfIdleRanks: ranks between two calls switch by themselves, so that nothing of the old plans is kept for them.
+func TestUpgradeOfIdleRanks(t *testing.T) {
+	const world = 3
+	j := startAgent(t, world, func(o *agent.Options) { o.Candidates = version(1, &fake{}) })
+	errs := j.each(t, world, func(s *rank.Session) error {
+		g := s.World()
+		if err := sumIsRight(g, 1000); err != nil {
+			return err
+		}
+		for n := range 3 {
+			if g.Rank() == 0 {
+				if report, err := upgradeTo(j, uint64(n+2), &fake{plan: ring}); err != nil || report[0].Call == 0 {
+					t.Errorf("upgrade %d: %v, %v", n, report, err)
+				}
+				for end := time.Now().Add(10 * time.Second); j.agent.Status(false)[0].Switch != nil; time.Sleep(time.Millisecond) {
+					if time.Now().After(end) {
+						t.Fatalf("status %+v", j.agent.Status(false)[0])
+					}
+				}
+			}
+			if err := g.Barrier(t.Context()); err != nil {
+				return err
+			}
+		}
+		return sumIsRight(g, 1000)
+	})
+	noErrors(t, errs)
+}
+
+// TestAgentEndsInAnUpgrade, at any moment: all ranks go on by the same plans.
+func TestAgentEndsInAnUpgrade(t *testing.T) {
+	const world = 3
+	for n := range 12 {
+		j := startAgent(t, world, func(o *agent.Options) { o.Candidates = version(1, &fake{}); o.CallDeadline = 10 * time.Second })
+		var stop atomic.Bool
+		errs := j.each(t, world, func(s *rank.Session) error {
+			if s.World().Rank() == 0 {
+				go func() {
+					j.whenDecided(3)
+					go func() { // for as long as it can
+						for p := uint64(2); ; p++ {
+							if _, err := upgradeTo(j, p, &fake{plan: []func(int) (plan.Plan, error){ring, flat}[p%2]}); err != nil {
+								return
+							}
+						}
+					}()
+					time.Sleep(time.Duration(100+37*n) * time.Millisecond)
+					if err := j.agent.Close(); err != nil {
+						t.Error(err)
+					}
+					time.Sleep(50 * time.Millisecond)
+					stop.Store(true)
+				}()
+			}
+			_, err := traffic(s.World(), &stop, nil)
+			return err
+		})
+		noErrors(t, errs)
+	}
+}
+
+// TestGroupsComeAndGoDuringUpgrades: an upgrade passes over groups that end in it, and those that are new get to the new
+// process too.
+func TestGroupsComeAndGoDuringUpgrades(t *testing.T) {
+	const world = 3
+	j := startAgent(t, world, func(o *agent.Options) { o.Candidates = version(1, &fake{}) })
+	var over atomic.Bool
+	errs := j.each(t, world, func(s *rank.Session) error {
+		if s.World().Rank() == 0 {
+			go func() {
+				for p := uint64(2); !over.Load(); p++ {
+					if _, err := upgradeTo(j, p, &fake{plan: []func(int) (plan.Plan, error){ring, flat}[p%2]}); err != nil && !over.Load() {
+						t.Errorf("upgrade: %v", err)
+					}
+				}
+			}()
+		}
+		for n := range 25 {
+			g, err := s.NewGroup(t.Context(), []int{0, 1, 2})
+			if err != nil {
+				return err
+			}
+			for range n * 7 {
+				if err := sumIsRight(g, 100+n); err != nil {
+					return fmt.Errorf("group %d: %w", n, err)
+				}
+			}
+			if err := g.Close(); err != nil {
+				return err
+			}
+		}
+		err := s.World().Barrier(t.Context())
+		over.Store(true)
+		return err
+	})
+	noErrors(t, errs)
+}

@@ -19,9 +19,11 @@ type pending struct {
 	done         chan struct{}       // closed when all have passed
 }
 
-// The first gate is as near as can be: a rank that is in a call may have begun the next as far as anybody can tell. If ranks
-// have come to a gate before they saw it, the next one is further off; in the end none of them has to wait.
+// The first gate is as near as can be: the next call of ranks that are idle, who then switch at once, or the one after it,
+// for a rank that is in a call may have begun the next as far as anybody can tell. If ranks have come to a gate before they saw
+// it, the next one is further off; in the end none of them has to wait.
 const (
+	idleMargin   = 1
 	firstMargin  = 2
 	marginGrowth = 64
 )
@@ -34,8 +36,8 @@ func (u *upgrade) switchOver() error {
 		return err
 	}
 	end := time.Now().Add(g.job.agent.opts.PrepareDeadline)
-	begun, err := u.begun()
-	for margin := uint64(firstMargin); err == nil; margin *= marginGrowth {
+	begun, margin, err := u.begun()
+	for ; err == nil; margin *= marginGrowth {
 		number := begun + margin
 		if begun, err = u.gate(number); err != nil {
 			return err
@@ -62,18 +64,22 @@ func (u *upgrade) open() error {
 	return nil
 }
 
-// begun is the highest number of a call that a rank has begun, about.
-func (u *upgrade) begun() (most uint64, err error) {
+// begun is the highest number of a call that a rank has begun, about, and how far off the gate should be.
+func (u *upgrade) begun() (most, margin uint64, err error) {
 	g := u.group
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.closed {
-		return 0, errEnded
+		return 0, 0, errEnded
 	}
+	margin = idleMargin
 	for rank := range g.ranks {
-		most = max(most, g.board.Number(rank))
+		number := g.board.Number(rank)
+		if most = max(most, number); g.board.Done(rank) != number {
+			margin = firstMargin
+		}
 	}
-	return most, nil
+	return most, margin, nil
 }
 
 // gate has all ranks set the gate. No call with a higher number than the one returned has begun without having seen it.

@@ -20,6 +20,7 @@ const modelRanks = 3
 // modelOptions are a world to try.
 type modelOptions struct {
 	calls  uint8 // that every rank makes; afterwards it is idle for ever
+	margin uint8 // by which the gate is further off than it must be
 	tested bool  // begins when all ranks have prepared and tested the plans
 	worker bool  // the old backend is a worker, which may die in a call: the ranks have the class decided once more
 	graph  bool  // the last rank holds a graph, which it may launch at any time
@@ -162,13 +163,13 @@ func (s *modelState) abandon() {
 	s.phase = abandoned // the ranks find out by the word
 }
 
-func (s *modelState) propose() {
+func (s *modelState) propose(margin uint8) {
 	most := uint8(0)
 	for _, r := range s.ranks {
 		most = max(most, r.seen)
 	}
 	s.round++
-	s.phase, s.word, s.gate, s.answered, s.begun = gating, open, most+s.round*s.round, 0, 0
+	s.phase, s.word, s.gate, s.answered, s.begun = gating, open, most+margin+s.round*s.round, 0, 0
 	s.send(msgGate)
 }
 
@@ -182,7 +183,7 @@ func (w modelWorld) agentSteps(s modelState, add func(bool, string, func(*modelS
 	case s.phase == preparing && s.failed != 0:
 		add(false, "the agent gives up: a rank's self-test failed", func(s *modelState) string { s.abandon(); return "" })
 	case s.phase == preparing && s.answered == everybody:
-		add(false, "the agent proposes a gate", func(s *modelState) string { s.propose(); return "" })
+		add(false, "the agent proposes a gate", func(s *modelState) string { s.propose(w.margin); return "" })
 	case s.phase == gating && answered && (s.begun < s.gate || w.broken == "does not compare the answers with the gate"):
 		add(false, "the agent commits", func(s *modelState) string {
 			if !s.settleWord(yes) {
@@ -194,7 +195,7 @@ func (w modelWorld) agentSteps(s modelState, add func(bool, string, func(*modelS
 			return ""
 		})
 	case s.phase == gating && answered:
-		add(false, "the agent proposes a later gate", func(s *modelState) string { s.propose(); return "" })
+		add(false, "the agent proposes a later gate", func(s *modelState) string { s.propose(w.margin); return "" })
 	case s.phase == committed && !s.oldEnded && (s.switched == everybody || w.broken == "ends the old worker when one rank has switched" && s.switched != 0):
 		add(false, "the agent ends the old worker", func(s *modelState) string {
 			s.oldEnded = true
@@ -581,7 +582,7 @@ const (
 // willLook reports whether a rank at the gate will find something new when it looks again.
 func (w modelWorld) willLook(s modelState) bool {
 	return slices.ContainsFunc(s.ranks[:], func(r modelRank) bool {
-		return (r.pc == held || r.pc == looked) && (s.word != open || r.below(r.gate) || s.phase == dead)
+		return (r.pc == held || r.pc == looked) && (s.word != open || r.below(r.gate) || s.phase == dead && w.broken == "")
 	})
 }
 
@@ -589,7 +590,8 @@ var modelWorlds = map[string]modelOptions{
 	"busy ranks":        {calls: 2, tested: true},
 	"idle ranks":        {calls: 1, tested: true},
 	"a self-test fails": {},
-	"a worker dies":     {calls: 1, tested: true, worker: true},
+	"a worker dies":     {calls: 2, tested: true, margin: 1, worker: true},
+	"a late gate":       {calls: 2, tested: true, margin: 1},
 	"one holds a graph": {calls: 1, tested: true, graph: true},
 }
 
@@ -614,8 +616,7 @@ func TestSwitchModel(t *testing.T) {
 
 // TestSwitchModelFindsFaults: a protocol with any of its rules left out goes wrong, and the search finds how.
 func TestSwitchModelFindsFaults(t *testing.T) {
-	busy, graph := modelWorlds["busy ranks"], modelWorlds["one holds a graph"]
-	worker := modelOptions{calls: 2, tested: true, worker: true}
+	busy, worker, graph := modelWorlds["busy ranks"], modelWorlds["a worker dies"], modelWorlds["one holds a graph"]
 	for rule, c := range map[string]struct {
 		in   modelOptions
 		want string
