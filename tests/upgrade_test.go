@@ -110,7 +110,7 @@ func TestUpgradeUnderTraffic(t *testing.T) {
 							}
 							f := &fake{plan: []func(int) (plan.Plan, error){ring, flat}[n%2]}
 							report, err := upgradeTo(j, uint64(n+2), f)
-							if err != nil || len(report) != 1 || report[0].Call == 0 {
+							if err != nil || len(report) == 0 || report[0].Call == 0 { // two, if a class was first decided meanwhile
 								t.Errorf("upgrade %d: %v, %v", n, report, err)
 							}
 							t.Log(report)

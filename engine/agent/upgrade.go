@@ -20,6 +20,8 @@ type Upgrade struct {
 	Replaced   uint64                      // the number of the process that serves
 	Candidates func() []dispatch.Candidate // as they will be
 	Accept     func() error                // called when groups have switched: the new process answers all questions from now on
+
+	late bool // only classes that the old process has made a plan of
 }
 
 // GroupUpgrade is what an upgrade did in one group.
@@ -48,6 +50,7 @@ func (a *Agent) Upgrade(ctx context.Context, of Upgrade) ([]GroupUpgrade, error)
 	if err := of.Accept(); err != nil {
 		return report, err
 	}
+	of.late = true
 	for range 3 { // what the old process was asked about meanwhile
 		late := lo.Filter(a.groupsInOrder(), func(g *group, _ int) bool {
 			return g.uses(of.Replaced) && !slices.ContainsFunc(report, func(r GroupUpgrade) bool { return r.Group == g.id && r.Skipped != "" })
@@ -122,8 +125,12 @@ func (g *group) uses(process uint64) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return g.consulted[process] || lo.SomeBy(lo.Values(g.inForce), func(f inForce) bool {
-		return f.decision.Class.Memory == collective.Host && lo.SomeBy(lo.Values(f.instances), func(x *instance) bool { return x.process == process })
+		return f.decision.Class.Memory == collective.Host && f.uses(process)
 	})
+}
+
+func (d decided) uses(process uint64) bool {
+	return lo.SomeBy(lo.Values(d.instances), func(x *instance) bool { return x.process == process })
 }
 
 // WhenUnused calls f once no group has a worker of a plugin's process, or may get one.

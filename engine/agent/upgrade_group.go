@@ -92,10 +92,11 @@ func (g *group) beginUpgrade(ctx context.Context, of Upgrade) (*upgrade, []colle
 			g.upgrade = u
 			var classes []collective.Class
 			for _, index := range slices.Sorted(maps.Keys(g.inForce)) {
-				if c := collective.ClassAt(index); c.Memory == collective.Host {
-					classes = append(classes, c)
-				} else {
+				switch c := collective.ClassAt(index); {
+				case c.Memory != collective.Host:
 					u.report.Kept = append(u.report.Kept, c.String())
+				case !of.late || g.inForce[index].uses(of.Replaced):
+					classes = append(classes, c)
 				}
 			}
 			return u, classes, nil
