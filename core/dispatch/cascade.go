@@ -16,6 +16,7 @@ import (
 // Candidate is a backend of a plugin, or what is left of one.
 type Candidate struct {
 	Plugin  string
+	Process uint64 // tells the plugin's processes apart, which follow one another; 0 if that does not matter
 	Info    backend.Info
 	Backend backend.Backend // nil if the plugin never came up; then Fault says why
 	Fault   error

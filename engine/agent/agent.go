@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -64,8 +65,8 @@ type Options struct {
 	// Await is optional: it waits until a plugin that has ended serves again, and returns false if it will not.
 	Await func(ctx context.Context, plugin string) bool
 
-	// Kill is optional: it ends a plugin's process at once, because of a worker that does not go on.
-	Kill func(plugin string, why error)
+	// Kill is optional: it ends a plugin's process, by its candidates' number, at once, because of a worker that does not go on.
+	Kill func(process uint64, why error)
 
 	// Prove is optional: it tries peer-to-peer access in some directions between devices, and returns what was found. It is
 	// called once for each direction at most, and not twice at a time.
@@ -79,6 +80,7 @@ type Resolved struct {
 	Decision  dispatch.Decision
 	WorldSize int
 	Epoch     uint64
+	From      uint64 // call from which it holds beside traffic; 0: a decision that the ranks waited for
 	Took      time.Duration
 	Err       error // no backend serves any size
 }
@@ -101,6 +103,9 @@ type Agent struct {
 	graph     topology.Graph      // Options.Topology, with what was proved since
 
 	decidedMu sync.Mutex
+
+	upgrading sync.Mutex    // one upgrade at a time
+	lastID    atomic.Uint64 // of a message of an upgrade, above rankv1.AgentIDs
 
 	proveMu sync.Mutex
 	tried   map[[2]string]bool // directions given to Prove, by the devices' identities; proveMu

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"runtime"
@@ -26,22 +27,26 @@ type group struct {
 	board   *rankv1.Board
 	file    *os.File // of the board, until it is announced
 
-	mu       sync.Mutex
-	dead     string // why the group has failed; "" if it has not
-	gone     []bool // by rank
-	epoch    uint64
-	asked    *asked         // the class that ranks wait to have decided
-	resolved bool           // backends were asked about the group
-	onDevice bool           // calls end on streams, where nobody here sees it
-	shared   int64          // bytes of the instances' memory
-	kernels  map[string]int // instances of kernel plans, by key
-	lastID   uint64
-	counters []counter
-	services map[uint64]*service // workers of instances
-	inForce  map[int]inForce     // by index of the class
-	round    *round              // of the exchange in progress
-	sampled  []uint64            // samples of each rank that are metrics already
-	closed   bool                // the board is gone
+	mu        sync.Mutex
+	dead      string // why the group has failed; "" if it has not
+	gone      []bool // by rank
+	epoch     uint64
+	asked     *asked          // the class that ranks wait to have decided
+	upgrade   *upgrade        // in progress
+	turn      uint64          // the last upgrade's number
+	consulted map[uint64]bool // processes of plugins that a decision in progress asks
+	pending   *pending        // the last switch, until all ranks have come to it
+	resolved  bool            // backends were asked about the group
+	onDevice  bool            // calls end on streams, where nobody here sees it
+	shared    int64           // bytes of the instances' memory
+	kernels   map[string]int  // instances of kernel plans, by key
+	lastID    uint64
+	counters  []counter
+	services  map[uint64]*service // workers of instances
+	inForce   map[int]inForce     // by index of the class
+	round     *round              // of the exchange in progress
+	sampled   []uint64            // samples of each rank that are metrics already
+	closed    bool                // the board is gone
 }
 
 // newGroup makes the group and its board. j.mu is held.
@@ -123,6 +128,7 @@ func (g *group) fail(text string) {
 	g.dead = text
 	g.board.Abort()
 	waiting := g.dropAsked()
+	g.cancelUpgrade(&deadGroup{g.id, text})
 	round := g.round
 	g.round = nil
 	g.mu.Unlock()
@@ -171,7 +177,9 @@ func (g *group) left(rank int, why string) {
 	g.gone[rank] = true
 	g.board.Leave(rank)
 	over := !slices.Contains(g.gone, false)
+	g.cancelUpgrade(errors.New(why))
 	g.mu.Unlock()
+	g.passed(rank, 0)
 	if over {
 		g.close()
 		return
@@ -246,6 +254,10 @@ func (g *group) cancel(rank int, id uint64) bool {
 	withdrawn := false
 	if a := g.asked; a != nil && !a.started && a.ids[rank] == id {
 		withdrawn = true
+		if a.ready {
+			a.ready = false
+			a.timer.Reset(g.job.agent.opts.CallDeadline)
+		}
 		if delete(a.ids, rank); len(a.ids) == 0 {
 			g.dropAsked()
 		}
@@ -264,6 +276,7 @@ func (g *group) cancel(rank int, id uint64) bool {
 func (g *group) failIfDeciding(text string) {
 	g.mu.Lock()
 	deciding := g.asked != nil && g.asked.started
+	g.cancelUpgrade(errors.New(text))
 	g.mu.Unlock()
 	if deciding {
 		g.fail(text)

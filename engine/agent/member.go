@@ -140,6 +140,11 @@ func (m *member) handle(msg *rankv1.FromRank, files map[uint64]*os.File) error {
 			return g.failedOver(rank, body.FailedOver)
 		}
 		return nil
+	case *rankv1.FromRank_Switched:
+		if g, rank, err := m.job.group(m, body.Switched.Group); err == nil {
+			g.passed(rank, body.Switched.Turn)
+		}
+		return nil
 	case *rankv1.FromRank_Cancel:
 		m.job.cancel(m, body.Cancel.Request)
 		return nil

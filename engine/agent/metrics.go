@@ -21,15 +21,20 @@ type counter struct {
 	series   telemetry.Series
 }
 
-// counter is the number of the board's counter for an instance and class. g.mu is held. The last one is shared by all
-// that the board has no room to tell apart.
+// counter is the number of the board's counter for an instance and class, the same as for the instance that it follows. g.mu
+// is held. The last one is shared by all that the board has no room to tell apart.
 func (g *group) counter(x *instance, class collective.Class) uint32 {
-	i := slices.IndexFunc(g.counters, func(c counter) bool { return c.instance == x.id && c.class == class })
+	return uint32(min(g.counterOf(x, class), rankv1.NumCounters-1))
+}
+
+// counterOf is counter without the board's limit.
+func (g *group) counterOf(x *instance, class collective.Class) int {
+	i := slices.IndexFunc(g.counters, func(c counter) bool { return c.backend == x.backend && c.class == class })
 	if i < 0 {
 		i = len(g.counters)
-		g.counters = append(g.counters, counter{instance: x.id, backend: x.backend, class: class, series: telemetry.NewSeries(g.id, x.backend, class)})
+		g.counters = append(g.counters, counter{backend: x.backend, class: class, series: telemetry.NewSeries(g.id, x.backend, class)})
 	}
-	return uint32(min(i, rankv1.NumCounters-1))
+	return i
 }
 
 // sampleEvery is how often the samples that ranks take are read. A ring holds 64 samples of every 64th call.

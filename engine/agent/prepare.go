@@ -33,11 +33,14 @@ type instance struct {
 	file    *os.File // the memory, until every rank has it; nil if the plan needs none
 	service *service // of a worker's
 	key     string   // of a kernel plan: the group's instances with the same key share memory
+	plugin  string
+	process uint64 // of the plugin, that made the plan
+	freed   bool
 }
 
 // instance makes an instance of a plan of a plugin's backend.
-func (g *group) instance(plugin, name string, p plan.Plan) (*instance, error) {
-	i := &instance{backend: name, plan: pluginv1.FromPlan(p)}
+func (g *group) instance(c dispatch.Candidate, p plan.Plan) (*instance, error) {
+	i := &instance{backend: c.Info.Name, plugin: c.Plugin, process: c.Process, plan: pluginv1.FromPlan(p)}
 	var shape workerv1.Shape
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -59,12 +62,12 @@ func (g *group) instance(plugin, name string, p plan.Plan) (*instance, error) {
 	g.lastID++
 	i.id = g.lastID
 	if shape.World > 0 {
-		if err := g.newService(i, plugin, shape); err != nil {
+		if err := g.newService(i, shape); err != nil {
 			return nil, err
 		}
 	} else if i.bytes > 0 {
 		var err error
-		if i.file, err = newShared("weir-"+name, i.bytes); err != nil {
+		if i.file, err = newShared("weir-"+i.backend, i.bytes); err != nil {
 			return nil, &backend.Fault{Code: backend.InitFailed, Rank: backend.AnyRank, Err: err}
 		}
 	}
@@ -79,7 +82,7 @@ func (g *group) instance(plugin, name string, p plan.Plan) (*instance, error) {
 // failed in a rank; the error is a group that cannot go on.
 func (r *resolution) steps(ctx context.Context, d dispatch.Decision, chosen map[int]*instance) (map[string][]backend.Reason, error) {
 	opts := r.group.job.agent.opts
-	order := d.Table.Chosen()
+	order := lo.Filter(d.Table.Chosen(), func(i, _ int) bool { return chosen[i] != nil })
 	prepare := &rankv1.Prepare{}
 	var files []*os.File
 	for _, i := range order {
@@ -195,15 +198,13 @@ func (r *resolution) step(step telemetry.Step, deadline time.Duration, chosen ma
 		case report := <-reports:
 			delete(waiting, report.rank)
 			if report.done == nil {
-				text := fmt.Sprintf("rank %d ended during %s", report.rank, step)
-				g.fail(text) // the others may wait for it in the self-test
-				return nil, nil, &deadGroup{g.id, text}
+				return nil, nil, r.broken(fmt.Sprintf("rank %d ended during %s", report.rank, step)) // the others may wait for it in the self-test
 			}
 			done[lo.IndexOf(g.ranks, report.rank)] = report
 		case <-timer.C:
-			text := fmt.Sprintf("%s did not report %s within %s", rankList(lo.Keys(waiting)), step, deadline)
-			g.fail(text)
-			return nil, nil, &deadGroup{g.id, text}
+			return nil, nil, r.broken(fmt.Sprintf("%s did not report %s within %s", rankList(lo.Keys(waiting)), step, deadline))
+		case <-r.upgrade.cancelled():
+			return nil, nil, r.upgrade.why()
 		case <-g.job.agent.done:
 			return nil, nil, errors.New("the agent has been closed")
 		}
@@ -218,6 +219,15 @@ func (r *resolution) step(step telemetry.Step, deadline time.Duration, chosen ma
 		return nil, nil, err
 	}
 	return done, failed, nil
+}
+
+// broken is the error of a step that cannot be ended. Ranks that wait for the decision cannot go on; beside calls they do.
+func (r *resolution) broken(text string) error {
+	if r.upgrade != nil {
+		return errors.New(text)
+	}
+	r.group.fail(text)
+	return &deadGroup{r.group.id, text}
 }
 
 // outcome notes what one rank says of one instance. Saying nothing is no success.
@@ -252,10 +262,15 @@ func (r *resolution) discard(instances map[int]*instance) error {
 }
 
 // free gives back the agent's share in instances.
-func (r *resolution) free(instances map[int]*instance) {
+func (r *resolution) free(instances map[int]*instance) { r.group.freeAll(lo.Values(instances)) }
+
+func (g *group) freeAll(instances []*instance) {
 	for _, x := range instances {
-		r.group.free(x.bytes, x.key, x.service)
-		x.closeFile()
+		if !x.freed {
+			x.freed = true
+			g.free(x.bytes, x.key, x.service)
+			x.closeFile()
+		}
 	}
 }
 
@@ -282,28 +297,51 @@ func (i *instance) closeFile() {
 	}
 }
 
-// commit puts the decision in force in every rank.
-func (r *resolution) commit(d dispatch.Decision, chosen map[int]*instance, epoch uint64) error {
-	g := r.group
+// decided is a decision with what runs it.
+type decided struct {
+	decision  dispatch.Decision
+	instances map[int]*instance // by position in the cascade
+	segments  []*rankv1.Segment
+}
+
+// message is the decision for ranks. g.mu is held.
+func (r *resolution) message(d dispatch.Decision, chosen map[int]*instance, epoch uint64) *rankv1.Commit {
 	commit := &rankv1.Commit{Epoch: epoch}
-	g.mu.Lock()
-	g.asked = nil // a rank that has its commit may ask for the next class at once
-	g.onDevice = g.onDevice || r.asked.class.Memory == collective.CUDA
-	g.inForce[r.asked.class.Index()] = inForce{epoch: epoch, serves: lo.MapEntries(chosen, func(i int, x *instance) (uint64, string) {
-		return x.id, strings.Join(lo.Map(d.Table.Ranges(i), func(b backend.Range, _ int) string { return b.String() }), ", ")
-	})}
 	for _, s := range d.Table.Segments() {
 		segment := &rankv1.Segment{Max: s.Max}
 		for _, c := range s.Choices {
 			x := chosen[c.Index]
-			segment.Choices = append(segment.Choices, &rankv1.Choice{Multiple: c.Multiple, Instance: x.id, Counter: g.counter(x, r.asked.class)})
+			segment.Choices = append(segment.Choices, &rankv1.Choice{Multiple: c.Multiple, Instance: x.id, Counter: r.group.counter(x, r.asked.class)})
 		}
 		commit.Segments = append(commit.Segments, segment)
 	}
-	g.mu.Unlock()
 	commit.Answers = lo.Map(d.Answers, func(a dispatch.Answer, _ int) *rankv1.Answer {
 		return &rankv1.Answer{Backend: a.Backend, Plugin: a.Plugin, Verdict: pluginv1.FromVerdict(a.Verdict)}
 	})
+	return commit
+}
+
+// putInForce notes what serves a class from now on. g.mu is held.
+func (g *group) putInForce(class collective.Class, x decided, epoch uint64) {
+	for _, i := range x.instances {
+		g.counters[g.counterOf(i, class)].instance = i.id
+	}
+	g.inForce[class.Index()] = inForce{decided: x, epoch: epoch, serves: lo.MapEntries(x.instances, func(i int, x2 *instance) (uint64, string) {
+		return x2.id, strings.Join(lo.Map(x.decision.Table.Ranges(i), func(b backend.Range, _ int) string { return b.String() }), ", ")
+	})}
+}
+
+// commit puts the decision in force in every rank.
+func (r *resolution) commit(d dispatch.Decision, chosen map[int]*instance, epoch uint64) error {
+	g, class := r.group, r.asked.class
+	g.mu.Lock()
+	g.asked = nil // a rank that has its commit may ask for the next class at once
+	g.onDevice = g.onDevice || class.Memory == collective.CUDA
+	commit := r.message(d, chosen, epoch)
+	g.putInForce(class, decided{d, chosen, commit.Segments}, epoch)
+	superseded := g.supersede(class.Index())
+	g.mu.Unlock()
+	g.freeAll(superseded)
 	if err := r.send(func(int) *rankv1.ToRank { return &rankv1.ToRank{Body: &rankv1.ToRank_Commit{Commit: commit}} }); err != nil {
 		g.fail("commit: " + err.Error()) // some ranks have it and some not
 		return err

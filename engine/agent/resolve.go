@@ -26,7 +26,9 @@ type asked struct {
 	ids     map[int]uint64 // request of each rank that waits
 	lost    []uint64       // instances whose workers are gone, for which the class is decided once more
 	timer   *time.Timer
+	ready   bool // all ranks wait
 	started bool
+	over    chan struct{} // closed when it was decided, or not
 }
 
 // resolve notes that a rank waits for a class and decides it when all do.
@@ -38,7 +40,7 @@ func (g *group) resolve(rank int, id uint64, class collective.Class, lost []uint
 	}
 	a := g.asked
 	if a == nil {
-		a = &asked{class: class, ids: map[int]uint64{}, lost: lost}
+		a = &asked{class: class, ids: map[int]uint64{}, lost: lost, over: make(chan struct{})}
 		a.timer = time.AfterFunc(g.job.agent.opts.CallDeadline, func() { g.waitedTooLong(a) })
 		g.asked = a
 	}
@@ -53,16 +55,30 @@ func (g *group) resolve(rank int, id uint64, class collective.Class, lost []uint
 		return &deadGroup{g.id, text}
 	}
 	a.ids[rank] = id
-	ready := len(a.ids) == len(g.ranks)
-	if ready {
+	if len(a.ids) == len(g.ranks) {
 		a.timer.Stop()
-		a.started, g.resolved = true, true
+		a.ready = true
+		if len(lost) > 0 {
+			g.cancelUpgrade(errors.New("a worker was lost in a call, which was decided first"))
+		}
+		g.startAsked()
 	}
 	g.mu.Unlock()
-	if ready {
-		g.job.agent.wg.Go(func() { g.decide(a) })
-	}
 	return nil
+}
+
+// startAsked decides the class that all ranks wait for, unless an upgrade is in progress, whose end will start it. g.mu is
+// held.
+func (g *group) startAsked() {
+	a := g.asked
+	if a == nil || !a.ready || a.started || g.upgrade != nil {
+		return
+	}
+	a.started, g.resolved = true, true
+	g.job.agent.wg.Go(func() {
+		defer close(a.over)
+		g.decide(a)
+	})
 }
 
 // dropAsked ends the wait for a decision that has not begun and returns who waited. g.mu is held.
@@ -78,7 +94,7 @@ func (g *group) dropAsked() map[int]uint64 {
 
 func (g *group) waitedTooLong(a *asked) {
 	g.mu.Lock()
-	if g.asked != a || a.started {
+	if g.asked != a || a.ready {
 		g.mu.Unlock()
 		return
 	}
@@ -94,7 +110,7 @@ func (g *group) decide(a *asked) {
 	start := time.Now()
 	g.prove(a.class)
 	ctx, trace := agent.opts.Tracer.Start(agent.background(), g.facts, a.class)
-	r := &resolution{group: g, asked: a, trace: trace, candidates: agent.opts.Candidates(), verdicts: map[string]backend.Verdict{}, awaited: map[string]int{}}
+	r := &resolution{group: g, asked: a, trace: trace, candidates: g.consult(), verdicts: map[string]backend.Verdict{}, awaited: map[string]int{}}
 	err := r.dropLost()
 	var decision dispatch.Decision
 	if err == nil {
@@ -108,6 +124,7 @@ func (g *group) decide(a *asked) {
 	if g.asked == a {
 		g.asked = nil
 	}
+	g.consulted = nil
 	g.mu.Unlock()
 	if err == nil {
 		return
@@ -116,6 +133,15 @@ func (g *group) decide(a *asked) {
 	for rank, id := range a.ids {
 		g.members[rank].refuse(id, err)
 	}
+}
+
+// consult is the candidates as they are now. Their processes are noted first, so that none is ended meanwhile.
+func (g *group) consult() []dispatch.Candidate {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	candidates := g.job.agent.opts.Candidates()
+	g.consulted = lo.Associate(candidates, func(c dispatch.Candidate) (uint64, bool) { return c.Process, true })
+	return candidates
 }
 
 // resolution is the work of deciding one class.
@@ -127,34 +153,48 @@ type resolution struct {
 	candidates []dispatch.Candidate       // as they were when it began
 	verdicts   map[string]backend.Verdict // so far
 	awaited    map[string]int             // how often the plugins of backends had ended and were waited for
+	upgrade    *upgrade                   // that it is part of; nil: the ranks wait for it
+	announced  bool                       // of an upgrade: to the ranks
 }
 
 // run decides. The error is a group that cannot be served or go on.
 func (r *resolution) run(ctx context.Context, start time.Time) (dispatch.Decision, error) {
+	d, prepared, err := r.settle(ctx)
+	if err != nil {
+		if d.Table != nil && len(d.Table.Chosen()) == 0 {
+			r.report(d, 0, start, err)
+		}
+		return d, err
+	}
+	epoch := r.group.nextEpoch()
+	r.report(d, epoch, start, nil) // before the ranks go on, so that it is read before what they print
+	return d, r.trace.Commit(ctx, epoch, func(context.Context) error { return r.commit(d, prepared, epoch) })
+}
+
+// settle decides what may be committed: the plans of the chosen backends are ready and have been tried in every rank.
+func (r *resolution) settle(ctx context.Context) (dispatch.Decision, map[int]*instance, error) {
 	opts := r.group.job.agent.opts
 	for {
-		d := r.trace.Resolve(ctx, r.candidates, dispatch.Options{Policy: opts.Policy, Verdicts: r.verdicts})
+		d := r.trace.Resolve(ctx, r.upgrade.watch(r.candidates), dispatch.Options{Policy: opts.Policy, Verdicts: r.verdicts})
 		for _, a := range d.Answers {
 			r.verdicts[a.Backend] = a.Verdict
 		}
 		if len(d.Table.Chosen()) == 0 {
-			if r.recovered(ctx, d) {
+			if r.upgrade == nil && r.recovered(ctx, d) {
 				continue
 			}
-			err := unserved(d)
-			r.report(d, 0, start, err)
-			return d, err
+			return d, nil, unserved(d)
+		}
+		if err := r.upgrade.why(); err != nil {
+			return d, nil, err
 		}
 		prepared, ok, err := r.prepare(ctx, d)
-		if err != nil {
-			return d, err
+		if err == nil {
+			err = r.upgrade.why() // a backend of the new process has failed: the cascade does not go on without it
 		}
-		if !ok {
-			continue // a backend was declined on the way
+		if err != nil || ok {
+			return d, prepared, err
 		}
-		epoch := r.group.nextEpoch()
-		r.report(d, epoch, start, nil) // before the ranks go on, so that it is read before what they print
-		return d, r.trace.Commit(ctx, epoch, func(context.Context) error { return r.commit(d, prepared, epoch) })
 	}
 }
 
@@ -197,12 +237,13 @@ func (r *resolution) report(d dispatch.Decision, epoch uint64, start time.Time, 
 // decline turns a backend that was accepted into one that is not.
 func (r *resolution) decline(name string, reasons ...backend.Reason) {
 	r.verdicts[name] = backend.Declined(reasons...)
+	r.upgrade.declined(r, name, reasons)
 	r.group.job.agent.opts.Logger.Warn("backend declined", "group", r.group.id, "backend", name, "reason", reasons[0].String())
 }
 
 // prepare gets the plans of the chosen backends ready and tried in every rank. ok is false if a backend fell out.
 func (r *resolution) prepare(ctx context.Context, d dispatch.Decision) (map[int]*instance, bool, error) {
-	chosen := map[int]*instance{} // by position in the cascade
+	chosen, kept := map[int]*instance{}, map[int]*instance{} // by position in the cascade
 	for _, i := range d.Table.Chosen() {
 		name := d.Answers[i].Backend
 		p, err := r.plan(ctx, d, i)
@@ -210,18 +251,30 @@ func (r *resolution) prepare(ctx context.Context, d dispatch.Decision) (map[int]
 			err = r.trial(ctx, p, d.Table.Ranges(i))
 		}
 		if err == nil {
+			if x := r.upgrade.keeps(r, name, p); x != nil {
+				kept[i] = x
+				continue
+			}
 			var x *instance
-			if x, err = r.group.instance(d.Answers[i].Plugin, name, p); err == nil {
+			if x, err = r.group.instance(r.candidate(name), p); err == nil {
 				chosen[i] = x
+				r.upgrade.made(x)
 				continue
 			}
 		}
 		r.decline(name, backend.ReasonFor(err))
 		return nil, false, r.discard(chosen)
 	}
+	if len(chosen) == 0 {
+		return kept, true, nil
+	}
+	if err := r.upgrade.announce(r); err != nil {
+		r.free(chosen)
+		return nil, false, err
+	}
 	failed, err := r.steps(ctx, d, chosen)
 	if err == nil && len(failed) == 0 {
-		return chosen, true, nil
+		return lo.Assign(chosen, kept), true, nil
 	}
 	for name, reasons := range failed {
 		r.decline(name, reasons...)
@@ -248,8 +301,8 @@ func (r *resolution) trial(ctx context.Context, p plan.Plan, ranges []backend.Ra
 // plan asks a backend for its plan and checks it.
 func (r *resolution) plan(ctx context.Context, d dispatch.Decision, i int) (plan.Plan, error) {
 	name := d.Answers[i].Backend
-	c, found := lo.Find(r.candidates, func(c dispatch.Candidate) bool { return c.Info.Name == name })
-	if !found || c.Backend == nil {
+	c := r.candidate(name)
+	if c.Backend == nil {
 		return nil, fmt.Errorf("backend %s has gone", name)
 	}
 	return r.trace.Plan(ctx, name, func(ctx context.Context) (plan.Plan, error) {
@@ -274,6 +327,12 @@ func (r *resolution) plan(ctx context.Context, d dispatch.Decision, i int) (plan
 		}
 		return p, nil
 	})
+}
+
+// candidate is the one of a name; the zero Candidate if there is none.
+func (r *resolution) candidate(name string) dispatch.Candidate {
+	c, _ := lo.Find(r.candidates, func(c dispatch.Candidate) bool { return c.Info.Name == name })
+	return c
 }
 
 // unserved is the error of a class that nobody accepts: every candidate with its reasons.

@@ -17,8 +17,15 @@ type GroupStatus struct {
 	ID      string        `json:"id"`
 	Epoch   uint64        `json:"epoch"`
 	Failed  string        `json:"failed,omitempty"` // why it has
+	Switch  *SwitchStatus `json:"switch,omitempty"` // the last one, while not all ranks have come to it
 	Ranks   []RankStatus  `json:"ranks"`
 	Classes []ClassStatus `json:"classes"` // that are decided
+}
+
+// SwitchStatus is a switch to other plans that some ranks have not come to: they have not begun the call yet.
+type SwitchStatus struct {
+	Call  uint64 `json:"call"` // the new plans make it and all later ones
+	Ranks []int  `json:"ranks"`
 }
 
 // RankStatus is a member of a group.
@@ -61,10 +68,10 @@ type CallLog struct {
 
 // Status is all groups as they are now. With calls it has the last calls of every rank.
 func (a *Agent) Status(calls bool) []GroupStatus {
-	groups := a.liveGroups()
-	slices.SortFunc(groups, func(x, y *group) int { return cmp.Or(cmp.Compare(len(x.id), len(y.id)), cmp.Compare(x.id, y.id)) })
-	return lo.FilterMap(groups, func(g *group, _ int) (GroupStatus, bool) { return g.status(calls) })
+	return lo.FilterMap(a.groupsInOrder(), func(g *group, _ int) (GroupStatus, bool) { return g.status(calls) })
 }
+
+func byID(x, y *group) int { return cmp.Or(cmp.Compare(len(x.id), len(y.id)), cmp.Compare(x.id, y.id)) }
 
 func (g *group) status(calls bool) (GroupStatus, bool) {
 	g.mu.Lock()
@@ -72,7 +79,10 @@ func (g *group) status(calls bool) (GroupStatus, bool) {
 	if g.closed {
 		return GroupStatus{}, false
 	}
-	s := GroupStatus{ID: g.id, Epoch: g.epoch, Failed: g.dead, Classes: g.classes()}
+	s := GroupStatus{ID: g.id, Epoch: lo.Max(lo.MapToSlice(g.inForce, func(_ int, f inForce) uint64 { return f.epoch })), Failed: g.dead, Classes: g.classes()}
+	if p := g.pending; p != nil {
+		s.Switch = &SwitchStatus{Call: p.number, Ranks: p.missing(g)}
+	}
 	for rank := range g.ranks {
 		s.Ranks = append(s.Ranks, g.rankStatus(rank, calls))
 	}
@@ -128,6 +138,7 @@ func (g *group) classes() []ClassStatus {
 
 // inForce is the decision by which a class is served.
 type inForce struct {
+	decided
 	epoch  uint64
 	serves map[uint64]string // byte counts in words, by instance
 }

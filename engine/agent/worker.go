@@ -22,17 +22,18 @@ import (
 
 // service is a worker that serves one instance of a group.
 type service struct {
-	group    *group
-	instance uint64
-	backend  string
-	plugin   string
-	files    *workerv1.Files // until the ranks and the worker have them
-	memory   *workerv1.Memory
-	socket   *net.UnixConn
-	bytes    int64 // of shared memory
+	group      *group
+	instance   uint64
+	backend    string
+	instanceOf *instance
+	files      *workerv1.Files // until the ranks and the worker have them
+	memory     *workerv1.Memory
+	socket     *net.UnixConn
+	bytes      int64 // of shared memory
 
 	watched bool // done will be closed
 	once    sync.Once
+	ending  sync.Once
 	done    chan struct{} // closed when the worker is gone and all that it had not done is given up
 
 	mu    sync.Mutex
@@ -41,12 +42,12 @@ type service struct {
 }
 
 // newService makes the memory of an instance.
-func (g *group) newService(x *instance, plugin string, shape workerv1.Shape) error {
+func (g *group) newService(x *instance, shape workerv1.Shape) error {
 	files, memory, err := workerv1.Create(shape)
 	if err != nil {
 		return &backend.Fault{Code: backend.InitFailed, Rank: backend.AnyRank, Err: err}
 	}
-	x.service = &service{group: g, instance: x.id, backend: x.backend, plugin: plugin, files: files, memory: memory, bytes: x.bytes, done: make(chan struct{})}
+	x.service = &service{group: g, instance: x.id, backend: x.backend, instanceOf: x, files: files, memory: memory, bytes: x.bytes, done: make(chan struct{})}
 	return nil
 }
 
@@ -141,7 +142,7 @@ func (s *service) overdue(rank int) {
 	s.why = why
 	s.mu.Unlock()
 	if a.opts.Kill != nil {
-		a.opts.Kill(s.plugin, why.Err)
+		a.opts.Kill(s.instanceOf.process, why.Err)
 	}
 	select {
 	case <-s.done:
@@ -153,7 +154,9 @@ func (s *service) overdue(rank int) {
 }
 
 // end tells the worker that nobody needs it any more.
-func (s *service) end() {
+func (s *service) end() { s.ending.Do(s.endNow) }
+
+func (s *service) endNow() {
 	s.mu.Lock()
 	s.ended = true
 	s.mu.Unlock()
@@ -230,7 +233,7 @@ func (r *resolution) dropLost() error {
 			return fmt.Errorf("rank asks for a decision without the worker of %s, which has not ended", s.backend)
 		}
 		r.decline(s.backend, backend.ReasonFor(s.fault()))
-		g.free(s.bytes, "", s)
+		g.freeAll([]*instance{s.instanceOf})
 		ids = append(ids, id)
 	}
 	if len(ids) == 0 {

@@ -61,6 +61,10 @@ func (a *app) control(e *engine, g *agent.Agent) (stop func()) {
 	mux.HandleFunc("GET /status", func(w http.ResponseWriter, r *http.Request) {
 		answer(w, a.runStatus(e, g, started, r.FormValue("calls") != ""), nil)
 	})
+	mux.HandleFunc("POST /plugins/reload", func(w http.ResponseWriter, r *http.Request) {
+		done, err := e.reload(r.Context(), g, r.FormValue("name"), r.FormValue("sha256"))
+		answer(w, done, err)
+	})
 	server := &http.Server{Handler: mux, ReadHeaderTimeout: controlPatience}
 	done := make(chan struct{})
 	go func() {
@@ -97,8 +101,8 @@ func (a *app) runStatus(e *engine, g *agent.Agent, started time.Time, calls bool
 }
 
 // ask sends a question to the engine of a run's folder.
-func ask(ctx context.Context, folder, method, path string, values url.Values, result any) error {
-	ctx, cancel := context.WithTimeout(ctx, controlPatience)
+func ask(ctx context.Context, patience time.Duration, folder, method, path string, values url.Values, result any) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	client := &http.Client{Transport: &http.Transport{
 		DisableKeepAlives: true,
@@ -132,7 +136,7 @@ func (a *app) runs(ctx context.Context, pid int, calls bool) ([]runStatus, error
 	var errs []error
 	for _, folder := range launch.Runs(a.getenv) {
 		var s runStatus
-		if err := ask(ctx, folder, http.MethodGet, "/status", values, &s); err != nil {
+		if err := ask(ctx, controlPatience, folder, http.MethodGet, "/status", values, &s); err != nil {
 			errs = append(errs, err) // it may be starting, or ending
 			continue
 		}

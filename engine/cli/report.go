@@ -20,7 +20,8 @@ func writeResolved(w io.Writer, r agent.Resolved) {
 	if r.Err != nil {
 		fmt.Fprintf(w, "no backend serves\n")
 	} else {
-		fmt.Fprintf(w, "agreed by all ranks in %s\n", r.Took.Round(time.Millisecond/10))
+		fmt.Fprintf(w, "agreed by all ranks in %s%s\n", r.Took.Round(time.Millisecond/10),
+			lo.Ternary(r.From > 0, fmt.Sprintf(", from all-reduce %d on (epoch %d)", r.From, r.Epoch), ""))
 	}
 	writeCascade(w, r.Decision)
 }

@@ -93,6 +93,9 @@ func writeGroup(w io.Writer, g agent.GroupStatus) {
 	if g.Failed != "" {
 		fmt.Fprintf(w, "    failed: %s\n", g.Failed)
 	}
+	if g.Switch != nil {
+		fmt.Fprintf(w, "    new plans from all-reduce %d on; ranks that have not come to it: %v\n", g.Switch.Call, g.Switch.Ranks)
+	}
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "    RANK\tPROCESS\tCALLS\tDOING")
 	for _, r := range g.Ranks {

@@ -51,6 +51,7 @@ type Host struct {
 	slots []*slot
 	close sync.Once
 
+	life        context.Context // of supervision
 	supervision context.CancelFunc
 	supervisors sync.WaitGroup
 }
@@ -84,21 +85,21 @@ func Start(ctx context.Context, specs []Spec, opts Options) (*Host, error) {
 		return nil, err
 	}
 	opts.Restart = opts.Restart.complete()
-	h := &Host{slots: lo.Map(binaries, func(b binary, _ int) *slot { return &slot{binary: b, opts: opts, changed: make(chan struct{})} })}
+	h := &Host{slots: lo.Map(binaries, func(b binary, _ int) *slot { return newSlot(b, opts) })}
 	h.supervision = func() {}
 	if err := h.startAll(ctx, binaries, opts); err != nil {
 		h.Close()
 		return nil, err
 	}
-	if err := h.checkNames(); err != nil {
+	if err := h.checkNames((*slot).nowRunning); err != nil {
 		h.Close()
 		return nil, err
 	}
-	life, supervision := context.WithCancel(context.WithoutCancel(ctx))
-	h.supervision = supervision
+	h.life, h.supervision = context.WithCancel(context.WithoutCancel(ctx))
 	for _, s := range h.slots {
 		if s.now.fault == nil {
-			h.supervisors.Go(func() { s.supervise(life) })
+			s.supervised = true
+			h.supervisors.Go(func() { s.supervise(h.life) })
 		}
 	}
 	return h, nil
@@ -125,11 +126,11 @@ func (h *Host) startAll(parent context.Context, binaries []binary, opts Options)
 	return context.Cause(ctx)
 }
 
-// checkNames refuses what two plugins both offer.
-func (h *Host) checkNames() error {
+// checkNames refuses what two plugins both offer, in the process that of says for each.
+func (h *Host) checkNames(of func(*slot) *running) error {
 	plugins, backends := map[string]string{}, map[string]string{}
 	for _, s := range h.slots {
-		r := s.now
+		r := of(s)
 		if r.fault != nil {
 			continue
 		}
@@ -165,12 +166,15 @@ func (h *Host) Await(ctx context.Context, plugin string) bool {
 	return found && s.await(ctx)
 }
 
-// Kill ends a plugin's process at once; it is started again as one that ended by itself. why is for the log.
-func (h *Host) Kill(plugin string, why error) {
+// Kill ends a plugin's process, by the number that its candidates carry, at once; it is started again as one that ended
+// by itself. why is for the log.
+func (h *Host) Kill(process uint64, why error) {
 	for _, s := range h.slots {
-		if r, _, _ := s.current(); r.name == plugin {
-			r.log.Warn("plugin is killed", "why", why)
-			r.process.kill()
+		for _, r := range s.all() {
+			if r.number == process {
+				r.log.Warn("plugin is killed", "why", why)
+				r.process.kill()
+			}
 		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/go-hclog"
@@ -20,6 +21,7 @@ import (
 
 // running is a plugin that was started, or could not be.
 type running struct {
+	number             uint64 // no other process of the engine has it
 	name, path, sha256 string
 	opts               Options
 	log                *slog.Logger
@@ -34,10 +36,13 @@ type running struct {
 	fault   error // why it never came up, or nil
 }
 
+var lastNumber atomic.Uint64 // of a process
+
 // launch starts a plugin and asks what it offers. An error is for the user; what befell the plugin is its fault.
 func launch(ctx context.Context, b binary, opts Options) (*running, error) {
 	r := &running{
-		name: b.spec.Name, path: b.path, sha256: b.sha256, opts: opts,
+		number: lastNumber.Add(1),
+		name:   b.spec.Name, path: b.path, sha256: b.sha256, opts: opts,
 		log: opts.Logger.With("plugin", b.spec.Name), started: time.Now(),
 	}
 	r.process = newProcess(b, opts, r.log)

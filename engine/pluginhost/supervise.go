@@ -46,16 +46,24 @@ func (r Restart) delay(n int) time.Duration {
 
 // slot is a plugin's place in a host: the process that serves now, or the last that did.
 type slot struct {
-	binary binary
-	opts   Options
+	opts     Options
+	replaced chan struct{} // has room for one: the process was, by a reload
 
 	mu         sync.Mutex
+	binary     binary // what now runs
 	now        *running
+	others     []*running // beside it: one that may replace it, and those that it has replaced
+	reloading  bool
+	supervised bool
 	restarts   int       // since the plugin was last well
 	due        time.Time // of the next start
 	quarantine error     // why it is not started any more, or nil
 	closed     bool
 	changed    chan struct{} // closed, and made anew, when one of the above changes
+}
+
+func newSlot(b binary, opts Options) *slot {
+	return &slot{binary: b, opts: opts, replaced: make(chan struct{}, 1), changed: make(chan struct{})}
 }
 
 // change changes the state and tells who waits for that.
@@ -99,6 +107,10 @@ func (s *slot) current() (r *running, restarts int, quarantine error) {
 // candidates are the plugin's backends. Those of a process that has ended fail with how it did until another serves.
 func (s *slot) candidates() []dispatch.Candidate {
 	r, _, quarantine := s.current()
+	return r.candidates(quarantine)
+}
+
+func (r *running) candidates(quarantine error) []dispatch.Candidate {
 	if r.fault != nil {
 		return []dispatch.Candidate{{Plugin: r.name, Info: backend.Info{Name: r.name}, Fault: r.fault}}
 	}
@@ -107,19 +119,24 @@ func (s *slot) candidates() []dispatch.Candidate {
 			return dispatch.Candidate{Plugin: r.name, Info: info, Fault: quarantine}
 		}
 		remote := pluginv1.NewRemote(r.service, info, pluginv1.RemoteOptions{Timeout: r.opts.CallTimeout, Life: r.life})
-		return dispatch.Candidate{Plugin: r.name, Info: info, Backend: remote}
+		return dispatch.Candidate{Plugin: r.name, Process: r.number, Info: info, Backend: remote}
 	})
 }
 
 // supervise starts the plugin again whenever it ends by itself, until ctx is done or it has ended too often. One that
-// never came up is left alone: nothing has changed that would mend it.
+// never came up is left alone: nothing has changed that would mend it. After a reload the new process is supervised.
 func (s *slot) supervise(ctx context.Context) {
 	for {
 		r, _, _ := s.current()
 		select {
 		case <-ctx.Done():
 			return
+		case <-s.replaced:
+			continue
 		case <-r.life.Done():
+		}
+		if now, _, _ := s.current(); now != r {
+			continue
 		}
 		if errors.Is(context.Cause(r.life), errStopped) {
 			return
@@ -131,7 +148,7 @@ func (s *slot) supervise(ctx context.Context) {
 	}
 }
 
-// revive tries until a process serves in place of one that has ended; false if there will be none.
+// revive tries until a process serves in place of one that has ended, be it that of a reload; false if there will be none.
 func (s *slot) revive(ctx context.Context, last *running) bool {
 	policy := s.opts.Restart
 	if time.Since(last.started) > policy.Stable {
@@ -141,7 +158,7 @@ func (s *slot) revive(ctx context.Context, last *running) bool {
 	for {
 		_, n, _ := s.current()
 		if n++; n > policy.Most {
-			return s.giveUp(fmt.Errorf("it has ended %d times in a row and is not started again; the last time: %w", n, why))
+			return s.giveUp(last, fmt.Errorf("it has ended %d times in a row and is not started again; the last time: %w", n, why))
 		}
 		wait := policy.delay(n)
 		s.change(func() { s.restarts, s.due = n, time.Now().Add(wait) })
@@ -149,6 +166,8 @@ func (s *slot) revive(ctx context.Context, last *running) bool {
 		select {
 		case <-ctx.Done():
 			return false
+		case <-s.replaced:
+			return true
 		case <-time.After(wait):
 		}
 		next, err := s.again(ctx, last)
@@ -156,7 +175,7 @@ func (s *slot) revive(ctx context.Context, last *running) bool {
 		case ctx.Err() != nil:
 			return false
 		case err != nil:
-			return s.giveUp(err)
+			return s.giveUp(last, err)
 		case next.fault != nil:
 			why = next.fault
 			continue
@@ -168,16 +187,19 @@ func (s *slot) revive(ctx context.Context, last *running) bool {
 
 // again starts the same file once more. The error is one that another try would not mend.
 func (s *slot) again(ctx context.Context, last *running) (*running, error) {
-	b, err := check(Spec{Name: last.name, Path: s.binary.path, SHA256: s.binary.sha256})
+	s.mu.Lock()
+	was := s.binary
+	s.mu.Unlock()
+	b, err := check(Spec{Name: last.name, Path: was.path, SHA256: was.sha256})
 	if err != nil {
-		return nil, fmt.Errorf("it is not restarted, its file has changed: %w", err)
+		return nil, fmt.Errorf("it is not restarted, its file has changed (`weir plugins reload %s` accepts it): %w", last.name, err)
 	}
-	b.spec = s.binary.spec
+	b.spec = was.spec
 	next, err := launch(ctx, b, s.opts)
 	if err == nil && next.fault == nil {
 		err = sameOffer(last.offer, next.offer)
 	}
-	if err == nil && next.fault == nil && !s.take(next) {
+	if err == nil && next.fault == nil && !s.take(last, next) {
 		err = errStopped
 	}
 	if err != nil || next.fault != nil {
@@ -186,42 +208,51 @@ func (s *slot) again(ctx context.Context, last *running) (*running, error) {
 	return next, err
 }
 
-// take has a process serve from now on, unless the host is closed.
-func (s *slot) take(next *running) (taken bool) {
+// take has a process serve from now on, unless the host is closed or a reload was faster.
+func (s *slot) take(last, next *running) (taken bool) {
 	s.change(func() {
-		if taken = !s.closed; taken {
+		if taken = !s.closed && s.now == last; taken {
 			s.now = next
 		}
 	})
 	return taken
 }
 
-// sameOffer refuses a restarted plugin that offers something else than before.
+// sameOffer refuses another process of a plugin that offers something else than the one before.
 func sameOffer(before, now pluginv1.Description) error {
 	names := func(d pluginv1.Description) string {
 		all := lo.Map(d.Backends, func(i backend.Info, _ int) string { return i.Name + " (" + string(i.Kind) + ")" })
 		return d.Name + ": " + strings.Join(slices.Sorted(slices.Values(all)), ", ")
 	}
 	if a, b := names(before), names(now); a != b {
-		return fmt.Errorf("restarted, it offers %s; before it was %s", b, a)
+		return fmt.Errorf("it now offers %s; before it was %s", b, a)
 	}
 	return nil
 }
 
-func (s *slot) giveUp(why error) bool {
+// giveUp has the plugin serve no more; true if a reload was faster.
+func (s *slot) giveUp(last *running, why error) (faster bool) {
 	s.change(func() {
-		if !s.closed {
-			s.now.log.Error("plugin is given up", "err", why)
-			s.quarantine = &backend.Fault{Code: backend.PluginCrashed, Rank: backend.AnyRank, Err: fmt.Errorf("plugin %s: %w", s.now.name, why)}
+		if s.closed || s.now != last {
+			faster = !s.closed
+			return
 		}
+		s.supervised = false
+		s.now.log.Error("plugin is given up", "err", why)
+		s.quarantine = &backend.Fault{Code: backend.PluginCrashed, Rank: backend.AnyRank, Err: fmt.Errorf("plugin %s: %w", s.now.name, why)}
 	})
-	return false
+	return faster
 }
 
 // stop ends the plugin for good.
 func (s *slot) stop(ctx context.Context) {
-	s.change(func() { s.closed = true })
-	s.now.stop(ctx) // nobody changes it any more
+	var r *running
+	var others []*running
+	s.change(func() { s.closed, r, others = true, s.now, s.others })
+	for _, o := range others {
+		o.stop(ctx)
+	}
+	r.stop(ctx)
 }
 
 func (s *slot) status() Status {

@@ -66,7 +66,7 @@ func (g *Group) setWindows(windows []exec.Window) {
 	defer g.mu.Unlock()
 	g.windows = windows
 	for _, i := range g.instances {
-		if i.run != nil {
+		if i.run != nil && !i.trying {
 			i.run.SetWindows(windows)
 		}
 	}

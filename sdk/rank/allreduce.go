@@ -72,6 +72,11 @@ func (g *Group) run(class collective.Class, dst, src unsafe.Pointer, bytes int64
 	g.calls++
 	number, index := g.calls, class.Index()
 	g.board.Begin(g.rank, number, index, bytes)
+	if number >= atomic.LoadUint64(&g.gate) { // loaded after enter, which is a full barrier: see setGate
+		if err := g.atGate(number); err != nil {
+			return err
+		}
+	}
 	t := g.tables[index].Load()
 	if t == nil {
 		var err error

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -99,7 +100,11 @@ type decider struct {
 	id    uint64
 	tests []test
 
-	offers map[uint64]offered // what peers need to connect, by instance
+	offers   map[uint64]offered // what peers need to connect, by instance
+	prepared []uint64           // instances that were not discarded
+
+	beside *upgrades // nil unless calls go on meanwhile
+	turn   uint64    // of the upgrade
 }
 
 // test is an instance that the self-test will run.
@@ -153,6 +158,7 @@ func (d *decider) prepareOne(m *rankv1.Instance, memory, inputs *sharedFile) *ba
 	d.tests = append(d.tests, test{m.Id, ranges})
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	d.prepared = append(d.prepared, m.Id)
 	p, err := pluginv1.ToPlan(m.Plan)
 	if err == nil {
 		err = p.Validate(g.Size())
@@ -177,7 +183,7 @@ func (d *decider) prepareOne(m *rankv1.Instance, memory, inputs *sharedFile) *ba
 	if !ok || d.class.Memory != collective.Host {
 		return fail(backend.InitFailed, fmt.Errorf("%s plans do not run on %s memory", p.Kind(), d.class.Memory))
 	}
-	i := &instance{backend: m.Backend, edges: []int64{s.TileBytes}}
+	i := &instance{backend: m.Backend, edges: []int64{s.TileBytes}, trying: true}
 	if size := s.MemoryBytes(); size > 0 { // a group of one may need none
 		if memory == nil {
 			return fail(backend.InitFailed, fmt.Errorf("the agent sent no memory for the plan"))
@@ -205,7 +211,9 @@ func (d *decider) selfTest(deadline time.Duration, abort bool) error {
 	done := &rankv1.StepDone{StartUnixNs: time.Now().UnixNano()}
 	end := time.Now().Add(deadline)
 	for _, t := range d.tests {
+		g.mu.Lock()
 		i := g.instances[t.id]
+		g.mu.Unlock()
 		if i.device != nil || i.worker != nil {
 			outcome := &rankv1.Outcome{Instance: t.id}
 			left := time.Until(end)
@@ -221,13 +229,12 @@ func (d *decider) selfTest(deadline time.Duration, abort bool) error {
 			done.Outcomes = append(done.Outcomes, outcome)
 			continue
 		}
-		trial := i.watch
+		trial := d.trialWatch(i.watch)
 		var memory []byte
 		if i.trial != nil {
 			i.run.SetWindows([]exec.Window{*i.trial})
 			memory = i.trial.Part(g.rank)
 		}
-		trial.Stalled = nil // no call is in progress that peers could be compared by
 		err := exec.SelfTest(func(c exec.Call) error {
 			if trial.Deadline = time.Until(end); trial.Deadline <= 0 {
 				return fmt.Errorf("not done within %s", deadline)
@@ -235,11 +242,16 @@ func (d *decider) selfTest(deadline time.Duration, abort bool) error {
 			i.run.SetWatch(trial)
 			return i.run.Run(c)
 		}, g.rank, g.Size(), d.class, t.ranges, i.edges, memory)
-		if failed := i.run.Tune(d.class, exec.TuneBytes(d.class.DataType, t.ranges), memory); failed != nil {
+		if d.beside != nil {
+			i.run.TuneAs(d.predecessor(i.backend))
+		} else if failed := i.run.Tune(d.class, exec.TuneBytes(d.class.DataType, t.ranges), memory); failed != nil {
 			err = failed // also of a rank that found a wrong sum: the others count on its part
 		}
 		i.run.SetWatch(i.watch)
+		g.mu.Lock()
 		i.run.SetWindows(g.windows)
+		i.trying = false
+		g.mu.Unlock()
 		if memory != nil {
 			_ = unix.Madvise(memory, unix.MADV_REMOVE) // not needed any more; kept if that fails
 		}
@@ -252,7 +264,11 @@ func (d *decider) selfTest(deadline time.Duration, abort bool) error {
 	return d.report(done)
 }
 
+// report answers a step. What was given up is no fault of the plan's, and nobody waits for the answer.
 func (d *decider) report(done *rankv1.StepDone, files ...*os.File) error {
+	if d.beside != nil && d.beside.over.Load() >= d.turn {
+		return nil
+	}
 	done.EndUnixNs = time.Now().UnixNano()
 	return d.group.session.conn.Send(&rankv1.FromRank{Id: d.id, Body: &rankv1.FromRank_StepDone{StepDone: done}}, files...)
 }
@@ -261,6 +277,12 @@ func (d *decider) discard(ids []uint64) {
 	g := d.group
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	g.dropInstances(ids)
+	d.prepared = slices.DeleteFunc(d.prepared, func(id uint64) bool { return slices.Contains(ids, id) })
+}
+
+// dropInstances gives instances up that no call uses. g.mu is held.
+func (g *Group) dropInstances(ids []uint64) {
 	for _, id := range ids {
 		if i := g.instances[id]; i != nil {
 			i.unmap()
@@ -270,12 +292,45 @@ func (d *decider) discard(ids []uint64) {
 	}
 }
 
+// trialWatch is what a self-test looks at while it waits. No call is in progress that peers could be compared by. Beside
+// calls that go on it gives the core away.
+func (d *decider) trialWatch(w exec.Watch) exec.Watch {
+	w.Stalled = nil
+	if d.beside != nil {
+		w.Stalled, w.Yield = d.stalled, true
+	}
+	return w
+}
+
+// predecessor is the schedule by which a backend serves the class so far; nil if it does not.
+func (d *decider) predecessor(name string) *exec.Schedule {
+	if t := d.group.tables[d.class.Index()].Load(); t != nil {
+		for _, e := range t.entries {
+			if e.backend == name {
+				return e.run
+			}
+		}
+	}
+	return nil
+}
+
 // commit puts the decision in force.
 func (d *decider) commit(m *rankv1.Commit) (*table, error) {
 	g := d.group
-	t := &table{}
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	t, err := d.table(m)
+	if err != nil {
+		return nil, err
+	}
+	g.up.supersede(d.class.Index())
+	g.tables[d.class.Index()].Store(t)
+	return t, nil
+}
+
+// table is what the agent has decided. g.mu is held.
+func (d *decider) table(m *rankv1.Commit) (*table, error) {
+	g, t := d.group, &table{}
 	var segments []dispatch.Segment
 	for _, s := range m.Segments {
 		segment := dispatch.Segment{Max: s.Max}
@@ -286,7 +341,7 @@ func (d *decider) commit(m *rankv1.Commit) (*table, error) {
 			}
 			segment.Choices = append(segment.Choices, dispatch.Choice{Multiple: c.Multiple, Index: len(t.entries)})
 			library, _ := i.device.(*exec.Library)
-			t.entries = append(t.entries, entry{backend: i.backend, counter: c.Counter, run: i.run, device: i.device, library: library, worker: i.worker})
+			t.entries = append(t.entries, entry{instance: c.Instance, backend: i.backend, counter: c.Counter, run: i.run, device: i.device, library: library, worker: i.worker})
 		}
 		segments = append(segments, segment)
 	}
@@ -298,6 +353,5 @@ func (d *decider) commit(m *rankv1.Commit) (*table, error) {
 		t.answers = append(t.answers, dispatch.Answer{Backend: a.Backend, Plugin: a.Plugin, Verdict: v})
 	}
 	t.lookup = dispatch.TableOf(segments)
-	g.tables[d.class.Index()].Store(t)
 	return t, nil
 }

@@ -33,6 +33,7 @@ type Group struct {
 	facts    collective.Group
 
 	tables *[collective.NumClasses]atomic.Pointer[table]
+	gate   uint64 // calls from this number on wait: see atGate; read and written atomically
 
 	windows   []exec.Window // registered memory; one that was given back is empty; written while busy, as are the four below
 	lastTable *table        // of the last call, with what it looked up
@@ -49,7 +50,7 @@ type Group struct {
 	watched      deviceWatch
 	closed       bool // the memory is gone
 
-	_ [8]byte // see TestGroupIsAligned
+	up *upgrades // nil before the first
 }
 
 // The states of a group's busy word.
@@ -68,12 +69,13 @@ type table struct {
 
 // entry is what runs a range of byte counts.
 type entry struct {
-	backend string
-	counter uint32
-	run     *exec.Schedule
-	device  deviceCaller  // of classes in device memory, instead of run
-	library *exec.Library // device, if it is one
-	worker  *workerSide   // instead of run
+	instance uint64
+	backend  string
+	counter  uint32
+	run      *exec.Schedule
+	device   deviceCaller  // of classes in device memory, instead of run
+	library  *exec.Library // device, if it is one
+	worker   *workerSide   // instead of run
 }
 
 // instance is a plan prepared in this rank, with the memory that it shares with its peers.
@@ -84,6 +86,7 @@ type instance struct {
 	memory  []byte
 	trial   *exec.Window // of a direct schedule: the part of memory to try it with
 	edges   []int64      // byte counts at which its behaviour changes
+	trying  bool         // its windows are the self-test's
 
 	device devicePlan // of a plan for device memory, which has nothing of the above but the backend
 	key    string     // in devicePlans
@@ -133,7 +136,7 @@ func (s *Session) open(r *reply) (*Group, error) {
 	}
 	g := &Group{
 		session: s, id: m.Group, rank: int(m.Rank), deadline: time.Duration(m.DeadlineNs), board: board, facts: facts, tables: new([collective.NumClasses]atomic.Pointer[table]),
-		instances: map[uint64]*instance{}, devicePlans: map[string]*shared{},
+		instances: map[uint64]*instance{}, devicePlans: map[string]*shared{}, gate: openGate,
 	}
 	g.part = board.Part(g.rank)
 	for _, r := range m.Ranks {
@@ -203,6 +206,7 @@ func (g *Group) Close() error {
 		}
 		return fmt.Errorf("close group %s: an all-reduce is in progress", g.id)
 	}
+	g.endUpgrades()
 	g.mu.Lock()
 	plans := g.devicePlans
 	g.devicePlans = nil

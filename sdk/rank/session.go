@@ -24,13 +24,14 @@ type Session struct {
 	world     *Group
 	gpu       *gpu // nil without a device
 
-	mu      sync.Mutex
-	lastID  uint64
-	pending map[uint64]chan *reply // requests that wait for answers
-	groups  map[string]*Group
-	faults  map[string]string // of groups that failed before this process had opened them
-	lost    error             // why the agent can no longer be asked
-	done    chan struct{}     // closed when the receiving goroutine has ended
+	mu        sync.Mutex
+	lastID    uint64
+	pending   map[uint64]chan *reply // requests that wait for answers
+	groups    map[string]*Group
+	upgrading map[uint64]*Group // by id of an upgrade's messages
+	faults    map[string]string // of groups that failed before this process had opened them
+	lost      error             // why the agent can no longer be asked
+	done      chan struct{}     // closed when the receiving goroutine has ended
 }
 
 // reply is a message from the agent with the files that came with it.
@@ -42,7 +43,7 @@ type reply struct {
 func newSession(conn *rankv1.Conn, opts Options) *Session {
 	s := &Session{
 		conn: conn, rank: opts.Rank, worldSize: opts.WorldSize,
-		pending: map[uint64]chan *reply{}, groups: map[string]*Group{}, faults: map[string]string{}, done: make(chan struct{}),
+		pending: map[uint64]chan *reply{}, groups: map[string]*Group{}, upgrading: map[uint64]*Group{}, faults: map[string]string{}, done: make(chan struct{}),
 	}
 	go s.receive()
 	return s
@@ -197,15 +198,29 @@ func (s *Session) receive() {
 			s.fault(f)
 			continue
 		}
+		r := &reply{message: &m, files: files}
+		if m.Id >= rankv1.AgentIDs || m.GetSwitch() != nil {
+			s.toUpgrades(r)
+			continue
+		}
 		s.mu.Lock()
 		answers := s.pending[m.Id]
 		s.mu.Unlock()
-		r := &reply{message: &m, files: files}
 		select {
 		case answers <- r: // a nil channel: nobody waits any more
 		default:
 			r.discard()
 		}
+	}
+}
+
+// isLost reports whether the agent can no longer be asked.
+func (s *Session) isLost() bool {
+	select {
+	case <-s.done:
+		return true
+	default:
+		return false
 	}
 }
 

@@ -66,8 +66,7 @@ func (g *Group) overdue(instance uint64) {
 // tryWorker is the self-test of an instance.
 func (d *decider) tryWorker(i *instance, ranges []backend.Range, deadline time.Duration) error {
 	g, w, end := d.group, i.worker, time.Now().Add(deadline)
-	trial := g.watch()
-	trial.Stalled = nil // no call is in progress that peers could be compared by
+	trial := d.trialWatch(g.watch())
 	defer w.SetWatch(g.watch())
 	return exec.SelfTest(func(c exec.Call) error {
 		if trial.Deadline = time.Until(end); trial.Deadline <= 0 {

@@ -27,6 +27,7 @@ const (
 	offMagic = 0  // uint32
 	offWorld = 4  // uint32
 	offAbort = 64 // uint32: not zero when the group has failed
+	offTurn  = 72 // uint64: how the last upgrade stands: see Turn
 
 	offNumber = 0  // uint64: number of the call begun last, from 1
 	offWhat   = 8  // uint64: that call, in one word: number (lowest 14 bits), rejected (1), class index + 1 (9), bytes (40)

@@ -44,6 +44,7 @@ type FromRank struct {
 	//	*FromRank_Log
 	//	*FromRank_WorkerOverdue
 	//	*FromRank_FailedOver
+	//	*FromRank_Switched
 	Body          isFromRank_Body `protobuf_oneof:"body"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -201,6 +202,15 @@ func (x *FromRank) GetFailedOver() *FailedOver {
 	return nil
 }
 
+func (x *FromRank) GetSwitched() *Switched {
+	if x != nil {
+		if x, ok := x.Body.(*FromRank_Switched); ok {
+			return x.Switched
+		}
+	}
+	return nil
+}
+
 type isFromRank_Body interface {
 	isFromRank_Body()
 }
@@ -253,6 +263,10 @@ type FromRank_FailedOver struct {
 	FailedOver *FailedOver `protobuf:"bytes,21,opt,name=failed_over,json=failedOver,proto3,oneof"` // not answered
 }
 
+type FromRank_Switched struct {
+	Switched *Switched `protobuf:"bytes,30,opt,name=switched,proto3,oneof"` // not answered
+}
+
 func (*FromRank_Join) isFromRank_Body() {}
 
 func (*FromRank_NewGroup) isFromRank_Body() {}
@@ -277,9 +291,11 @@ func (*FromRank_WorkerOverdue) isFromRank_Body() {}
 
 func (*FromRank_FailedOver) isFromRank_Body() {}
 
+func (*FromRank_Switched) isFromRank_Body() {}
+
 type ToRank struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	Id    uint64                 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"` // of the request that this answers; 0 if none
+	Id    uint64                 `protobuf:"varint,1,opt,name=id,proto3" json:"id,omitempty"` // of the request that this answers; 0 if none; of the agent's own choosing, from 2^63, in an upgrade
 	// Types that are valid to be assigned to Body:
 	//
 	//	*ToRank_GroupReady
@@ -292,6 +308,9 @@ type ToRank struct {
 	//	*ToRank_GroupFault
 	//	*ToRank_Allocated
 	//	*ToRank_Connect
+	//	*ToRank_Upgrade
+	//	*ToRank_Gate
+	//	*ToRank_Switch
 	Body          isToRank_Body `protobuf_oneof:"body"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -431,6 +450,33 @@ func (x *ToRank) GetConnect() *Connect {
 	return nil
 }
 
+func (x *ToRank) GetUpgrade() *Upgrade {
+	if x != nil {
+		if x, ok := x.Body.(*ToRank_Upgrade); ok {
+			return x.Upgrade
+		}
+	}
+	return nil
+}
+
+func (x *ToRank) GetGate() *Gate {
+	if x != nil {
+		if x, ok := x.Body.(*ToRank_Gate); ok {
+			return x.Gate
+		}
+	}
+	return nil
+}
+
+func (x *ToRank) GetSwitch() *Switch {
+	if x != nil {
+		if x, ok := x.Body.(*ToRank_Switch); ok {
+			return x.Switch
+		}
+	}
+	return nil
+}
+
 type isToRank_Body interface {
 	isToRank_Body()
 }
@@ -475,6 +521,18 @@ type ToRank_Connect struct {
 	Connect *Connect `protobuf:"bytes,11,opt,name=connect,proto3,oneof"`
 }
 
+type ToRank_Upgrade struct {
+	Upgrade *Upgrade `protobuf:"bytes,30,opt,name=upgrade,proto3,oneof"` // followed by Prepare, … and Commit with its id, all answered by StepDone but Discard
+}
+
+type ToRank_Gate struct {
+	Gate *Gate `protobuf:"bytes,31,opt,name=gate,proto3,oneof"` // answered by StepDone
+}
+
+type ToRank_Switch struct {
+	Switch *Switch `protobuf:"bytes,32,opt,name=switch,proto3,oneof"` // not answered; id 0
+}
+
 func (*ToRank_GroupReady) isToRank_Body() {}
 
 func (*ToRank_Prepare) isToRank_Body() {}
@@ -494,6 +552,12 @@ func (*ToRank_GroupFault) isToRank_Body() {}
 func (*ToRank_Allocated) isToRank_Body() {}
 
 func (*ToRank_Connect) isToRank_Body() {}
+
+func (*ToRank_Upgrade) isToRank_Body() {}
+
+func (*ToRank_Gate) isToRank_Body() {}
+
+func (*ToRank_Switch) isToRank_Body() {}
 
 type Join struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1056,6 +1120,7 @@ type StepDone struct {
 	Outcomes      []*Outcome             `protobuf:"bytes,1,rep,name=outcomes,proto3" json:"outcomes,omitempty"` // one for each instance
 	StartUnixNs   int64                  `protobuf:"varint,2,opt,name=start_unix_ns,json=startUnixNs,proto3" json:"start_unix_ns,omitempty"`
 	EndUnixNs     int64                  `protobuf:"varint,3,opt,name=end_unix_ns,json=endUnixNs,proto3" json:"end_unix_ns,omitempty"`
+	Begun         uint64                 `protobuf:"varint,30,opt,name=begun,proto3" json:"begun,omitempty"` // of Gate: no call with a higher number has begun without having seen the gate
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1107,6 +1172,13 @@ func (x *StepDone) GetStartUnixNs() int64 {
 func (x *StepDone) GetEndUnixNs() int64 {
 	if x != nil {
 		return x.EndUnixNs
+	}
+	return 0
+}
+
+func (x *StepDone) GetBegun() uint64 {
+	if x != nil {
+		return x.Begun
 	}
 	return 0
 }
@@ -1224,6 +1296,7 @@ func (x *Discard) GetInstances() []uint64 {
 	return nil
 }
 
+// Commit puts a table in force; in an upgrade it only says what the table will be.
 type Commit struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Epoch         uint64                 `protobuf:"varint,1,opt,name=epoch,proto3" json:"epoch,omitempty"`
@@ -2051,11 +2124,249 @@ func (x *GroupFault) GetText() string {
 	return ""
 }
 
+// Upgrade begins a decision that the agent makes anew while calls of the class go on by the old one. Ranks prepare and try
+// the plans beside them.
+type Upgrade struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Group         string                 `protobuf:"bytes,1,opt,name=group,proto3" json:"group,omitempty"`
+	Class         *pluginv1.Class        `protobuf:"bytes,2,opt,name=class,proto3" json:"class,omitempty"`
+	Turn          uint64                 `protobuf:"varint,3,opt,name=turn,proto3" json:"turn,omitempty"` // the upgrade of the group, from 1
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Upgrade) Reset() {
+	*x = Upgrade{}
+	mi := &file_rankv1_rank_proto_msgTypes[29]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Upgrade) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Upgrade) ProtoMessage() {}
+
+func (x *Upgrade) ProtoReflect() protoreflect.Message {
+	mi := &file_rankv1_rank_proto_msgTypes[29]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Upgrade.ProtoReflect.Descriptor instead.
+func (*Upgrade) Descriptor() ([]byte, []int) {
+	return file_rankv1_rank_proto_rawDescGZIP(), []int{29}
+}
+
+func (x *Upgrade) GetGroup() string {
+	if x != nil {
+		return x.Group
+	}
+	return ""
+}
+
+func (x *Upgrade) GetClass() *pluginv1.Class {
+	if x != nil {
+		return x.Class
+	}
+	return nil
+}
+
+func (x *Upgrade) GetTurn() uint64 {
+	if x != nil {
+		return x.Turn
+	}
+	return 0
+}
+
+// Gate has calls from a number on wait until the turn is settled, which the word on the board says. A gate with a higher
+// number may follow.
+type Gate struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Group         string                 `protobuf:"bytes,1,opt,name=group,proto3" json:"group,omitempty"`
+	Turn          uint64                 `protobuf:"varint,2,opt,name=turn,proto3" json:"turn,omitempty"`
+	Number        uint64                 `protobuf:"varint,3,opt,name=number,proto3" json:"number,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Gate) Reset() {
+	*x = Gate{}
+	mi := &file_rankv1_rank_proto_msgTypes[30]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Gate) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Gate) ProtoMessage() {}
+
+func (x *Gate) ProtoReflect() protoreflect.Message {
+	mi := &file_rankv1_rank_proto_msgTypes[30]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Gate.ProtoReflect.Descriptor instead.
+func (*Gate) Descriptor() ([]byte, []int) {
+	return file_rankv1_rank_proto_rawDescGZIP(), []int{30}
+}
+
+func (x *Gate) GetGroup() string {
+	if x != nil {
+		return x.Group
+	}
+	return ""
+}
+
+func (x *Gate) GetTurn() uint64 {
+	if x != nil {
+		return x.Turn
+	}
+	return 0
+}
+
+func (x *Gate) GetNumber() uint64 {
+	if x != nil {
+		return x.Number
+	}
+	return 0
+}
+
+// Switch says how a turn was settled.
+type Switch struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Group         string                 `protobuf:"bytes,1,opt,name=group,proto3" json:"group,omitempty"`
+	Turn          uint64                 `protobuf:"varint,2,opt,name=turn,proto3" json:"turn,omitempty"`
+	Committed     bool                   `protobuf:"varint,3,opt,name=committed,proto3" json:"committed,omitempty"` // otherwise what was prepared for it is dropped
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Switch) Reset() {
+	*x = Switch{}
+	mi := &file_rankv1_rank_proto_msgTypes[31]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Switch) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Switch) ProtoMessage() {}
+
+func (x *Switch) ProtoReflect() protoreflect.Message {
+	mi := &file_rankv1_rank_proto_msgTypes[31]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Switch.ProtoReflect.Descriptor instead.
+func (*Switch) Descriptor() ([]byte, []int) {
+	return file_rankv1_rank_proto_rawDescGZIP(), []int{31}
+}
+
+func (x *Switch) GetGroup() string {
+	if x != nil {
+		return x.Group
+	}
+	return ""
+}
+
+func (x *Switch) GetTurn() uint64 {
+	if x != nil {
+		return x.Turn
+	}
+	return 0
+}
+
+func (x *Switch) GetCommitted() bool {
+	if x != nil {
+		return x.Committed
+	}
+	return false
+}
+
+// Switched says that a rank has come to the number of a turn that was committed: it will not use the old tables again.
+type Switched struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Group         string                 `protobuf:"bytes,1,opt,name=group,proto3" json:"group,omitempty"`
+	Turn          uint64                 `protobuf:"varint,2,opt,name=turn,proto3" json:"turn,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Switched) Reset() {
+	*x = Switched{}
+	mi := &file_rankv1_rank_proto_msgTypes[32]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Switched) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Switched) ProtoMessage() {}
+
+func (x *Switched) ProtoReflect() protoreflect.Message {
+	mi := &file_rankv1_rank_proto_msgTypes[32]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Switched.ProtoReflect.Descriptor instead.
+func (*Switched) Descriptor() ([]byte, []int) {
+	return file_rankv1_rank_proto_rawDescGZIP(), []int{32}
+}
+
+func (x *Switched) GetGroup() string {
+	if x != nil {
+		return x.Group
+	}
+	return ""
+}
+
+func (x *Switched) GetTurn() uint64 {
+	if x != nil {
+		return x.Turn
+	}
+	return 0
+}
+
 var File_rankv1_rank_proto protoreflect.FileDescriptor
 
 const file_rankv1_rank_proto_rawDesc = "" +
 	"\n" +
-	"\x11rankv1/rank.proto\x12\fweir.rank.v1\x1a\x15pluginv1/plugin.proto\"\x94\x05\n" +
+	"\x11rankv1/rank.proto\x12\fweir.rank.v1\x1a\x15pluginv1/plugin.proto\"\xca\x05\n" +
 	"\bFromRank\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12(\n" +
 	"\x04join\x18\x02 \x01(\v2\x12.weir.rank.v1.JoinH\x00R\x04join\x125\n" +
@@ -2072,8 +2383,9 @@ const file_rankv1_rank_proto_rawDesc = "" +
 	"\x03log\x18\v \x01(\v2\x11.weir.rank.v1.LogH\x00R\x03log\x12D\n" +
 	"\x0eworker_overdue\x18\x14 \x01(\v2\x1b.weir.rank.v1.WorkerOverdueH\x00R\rworkerOverdue\x12;\n" +
 	"\vfailed_over\x18\x15 \x01(\v2\x18.weir.rank.v1.FailedOverH\x00R\n" +
-	"failedOverB\x06\n" +
-	"\x04body\"\xbc\x04\n" +
+	"failedOver\x124\n" +
+	"\bswitched\x18\x1e \x01(\v2\x16.weir.rank.v1.SwitchedH\x00R\bswitchedB\x06\n" +
+	"\x04body\"\xc9\x05\n" +
 	"\x06ToRank\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12;\n" +
 	"\vgroup_ready\x18\x02 \x01(\v2\x18.weir.rank.v1.GroupReadyH\x00R\n" +
@@ -2088,7 +2400,10 @@ const file_rankv1_rank_proto_rawDesc = "" +
 	"groupFault\x127\n" +
 	"\tallocated\x18\n" +
 	" \x01(\v2\x17.weir.rank.v1.AllocatedH\x00R\tallocated\x121\n" +
-	"\aconnect\x18\v \x01(\v2\x15.weir.rank.v1.ConnectH\x00R\aconnectB\x06\n" +
+	"\aconnect\x18\v \x01(\v2\x15.weir.rank.v1.ConnectH\x00R\aconnect\x121\n" +
+	"\aupgrade\x18\x1e \x01(\v2\x15.weir.rank.v1.UpgradeH\x00R\aupgrade\x12(\n" +
+	"\x04gate\x18\x1f \x01(\v2\x12.weir.rank.v1.GateH\x00R\x04gate\x12.\n" +
+	"\x06switch\x18  \x01(\v2\x14.weir.rank.v1.SwitchH\x00R\x06switchB\x06\n" +
 	"\x04body\"\x7f\n" +
 	"\x04Join\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\rR\aversion\x12\x12\n" +
@@ -2131,11 +2446,12 @@ const file_rankv1_rank_proto_rawDesc = "" +
 	"\bSelfTest\x12\x1f\n" +
 	"\vdeadline_ns\x18\x01 \x01(\x03R\n" +
 	"deadlineNs\x12\x14\n" +
-	"\x05abort\x18\x02 \x01(\bR\x05abort\"\x81\x01\n" +
+	"\x05abort\x18\x02 \x01(\bR\x05abort\"\x97\x01\n" +
 	"\bStepDone\x121\n" +
 	"\boutcomes\x18\x01 \x03(\v2\x15.weir.rank.v1.OutcomeR\boutcomes\x12\"\n" +
 	"\rstart_unix_ns\x18\x02 \x01(\x03R\vstartUnixNs\x12\x1e\n" +
-	"\vend_unix_ns\x18\x03 \x01(\x03R\tendUnixNs\"}\n" +
+	"\vend_unix_ns\x18\x03 \x01(\x03R\tendUnixNs\x12\x14\n" +
+	"\x05begun\x18\x1e \x01(\x04R\x05begun\"}\n" +
 	"\aOutcome\x12\x1a\n" +
 	"\binstance\x18\x01 \x01(\x04R\binstance\x12.\n" +
 	"\x06reason\x18\x02 \x01(\v2\x16.weir.plugin.v1.ReasonR\x06reason\x12\x12\n" +
@@ -2194,7 +2510,22 @@ const file_rankv1_rank_proto_rawDesc = "" +
 	"\n" +
 	"GroupFault\x12\x14\n" +
 	"\x05group\x18\x01 \x01(\tR\x05group\x12\x12\n" +
-	"\x04text\x18\x02 \x01(\tR\x04textB/Z-github.com/weir-project/weir/sdk/proto/rankv1b\x06proto3"
+	"\x04text\x18\x02 \x01(\tR\x04text\"`\n" +
+	"\aUpgrade\x12\x14\n" +
+	"\x05group\x18\x01 \x01(\tR\x05group\x12+\n" +
+	"\x05class\x18\x02 \x01(\v2\x15.weir.plugin.v1.ClassR\x05class\x12\x12\n" +
+	"\x04turn\x18\x03 \x01(\x04R\x04turn\"H\n" +
+	"\x04Gate\x12\x14\n" +
+	"\x05group\x18\x01 \x01(\tR\x05group\x12\x12\n" +
+	"\x04turn\x18\x02 \x01(\x04R\x04turn\x12\x16\n" +
+	"\x06number\x18\x03 \x01(\x04R\x06number\"P\n" +
+	"\x06Switch\x12\x14\n" +
+	"\x05group\x18\x01 \x01(\tR\x05group\x12\x12\n" +
+	"\x04turn\x18\x02 \x01(\x04R\x04turn\x12\x1c\n" +
+	"\tcommitted\x18\x03 \x01(\bR\tcommitted\"4\n" +
+	"\bSwitched\x12\x14\n" +
+	"\x05group\x18\x01 \x01(\tR\x05group\x12\x12\n" +
+	"\x04turn\x18\x02 \x01(\x04R\x04turnB/Z-github.com/weir-project/weir/sdk/proto/rankv1b\x06proto3"
 
 var (
 	file_rankv1_rank_proto_rawDescOnce sync.Once
@@ -2208,7 +2539,7 @@ func file_rankv1_rank_proto_rawDescGZIP() []byte {
 	return file_rankv1_rank_proto_rawDescData
 }
 
-var file_rankv1_rank_proto_msgTypes = make([]protoimpl.MessageInfo, 29)
+var file_rankv1_rank_proto_msgTypes = make([]protoimpl.MessageInfo, 33)
 var file_rankv1_rank_proto_goTypes = []any{
 	(*FromRank)(nil),         // 0: weir.rank.v1.FromRank
 	(*ToRank)(nil),           // 1: weir.rank.v1.ToRank
@@ -2239,13 +2570,17 @@ var file_rankv1_rank_proto_goTypes = []any{
 	(*Leave)(nil),            // 26: weir.rank.v1.Leave
 	(*Failed)(nil),           // 27: weir.rank.v1.Failed
 	(*GroupFault)(nil),       // 28: weir.rank.v1.GroupFault
-	(*pluginv1.Rank)(nil),    // 29: weir.plugin.v1.Rank
-	(*pluginv1.Group)(nil),   // 30: weir.plugin.v1.Group
-	(*pluginv1.Class)(nil),   // 31: weir.plugin.v1.Class
-	(*pluginv1.Plan)(nil),    // 32: weir.plugin.v1.Plan
-	(*pluginv1.Range)(nil),   // 33: weir.plugin.v1.Range
-	(*pluginv1.Reason)(nil),  // 34: weir.plugin.v1.Reason
-	(*pluginv1.Verdict)(nil), // 35: weir.plugin.v1.Verdict
+	(*Upgrade)(nil),          // 29: weir.rank.v1.Upgrade
+	(*Gate)(nil),             // 30: weir.rank.v1.Gate
+	(*Switch)(nil),           // 31: weir.rank.v1.Switch
+	(*Switched)(nil),         // 32: weir.rank.v1.Switched
+	(*pluginv1.Rank)(nil),    // 33: weir.plugin.v1.Rank
+	(*pluginv1.Group)(nil),   // 34: weir.plugin.v1.Group
+	(*pluginv1.Class)(nil),   // 35: weir.plugin.v1.Class
+	(*pluginv1.Plan)(nil),    // 36: weir.plugin.v1.Plan
+	(*pluginv1.Range)(nil),   // 37: weir.plugin.v1.Range
+	(*pluginv1.Reason)(nil),  // 38: weir.plugin.v1.Reason
+	(*pluginv1.Verdict)(nil), // 39: weir.plugin.v1.Verdict
 }
 var file_rankv1_rank_proto_depIdxs = []int32{
 	2,  // 0: weir.rank.v1.FromRank.join:type_name -> weir.rank.v1.Join
@@ -2260,35 +2595,40 @@ var file_rankv1_rank_proto_depIdxs = []int32{
 	25, // 9: weir.rank.v1.FromRank.log:type_name -> weir.rank.v1.Log
 	22, // 10: weir.rank.v1.FromRank.worker_overdue:type_name -> weir.rank.v1.WorkerOverdue
 	23, // 11: weir.rank.v1.FromRank.failed_over:type_name -> weir.rank.v1.FailedOver
-	4,  // 12: weir.rank.v1.ToRank.group_ready:type_name -> weir.rank.v1.GroupReady
-	6,  // 13: weir.rank.v1.ToRank.prepare:type_name -> weir.rank.v1.Prepare
-	10, // 14: weir.rank.v1.ToRank.self_test:type_name -> weir.rank.v1.SelfTest
-	13, // 15: weir.rank.v1.ToRank.discard:type_name -> weir.rank.v1.Discard
-	14, // 16: weir.rank.v1.ToRank.commit:type_name -> weir.rank.v1.Commit
-	19, // 17: weir.rank.v1.ToRank.exchanged:type_name -> weir.rank.v1.Exchanged
-	27, // 18: weir.rank.v1.ToRank.failed:type_name -> weir.rank.v1.Failed
-	28, // 19: weir.rank.v1.ToRank.group_fault:type_name -> weir.rank.v1.GroupFault
-	21, // 20: weir.rank.v1.ToRank.allocated:type_name -> weir.rank.v1.Allocated
-	8,  // 21: weir.rank.v1.ToRank.connect:type_name -> weir.rank.v1.Connect
-	29, // 22: weir.rank.v1.Join.facts:type_name -> weir.plugin.v1.Rank
-	30, // 23: weir.rank.v1.GroupReady.facts:type_name -> weir.plugin.v1.Group
-	31, // 24: weir.rank.v1.Resolve.class:type_name -> weir.plugin.v1.Class
-	7,  // 25: weir.rank.v1.Prepare.instances:type_name -> weir.rank.v1.Instance
-	32, // 26: weir.rank.v1.Instance.plan:type_name -> weir.plugin.v1.Plan
-	33, // 27: weir.rank.v1.Instance.ranges:type_name -> weir.plugin.v1.Range
-	9,  // 28: weir.rank.v1.Connect.instances:type_name -> weir.rank.v1.Peers
-	12, // 29: weir.rank.v1.StepDone.outcomes:type_name -> weir.rank.v1.Outcome
-	34, // 30: weir.rank.v1.Outcome.reason:type_name -> weir.plugin.v1.Reason
-	15, // 31: weir.rank.v1.Commit.segments:type_name -> weir.rank.v1.Segment
-	17, // 32: weir.rank.v1.Commit.answers:type_name -> weir.rank.v1.Answer
-	16, // 33: weir.rank.v1.Segment.choices:type_name -> weir.rank.v1.Choice
-	35, // 34: weir.rank.v1.Answer.verdict:type_name -> weir.plugin.v1.Verdict
-	31, // 35: weir.rank.v1.FailedOver.class:type_name -> weir.plugin.v1.Class
-	36, // [36:36] is the sub-list for method output_type
-	36, // [36:36] is the sub-list for method input_type
-	36, // [36:36] is the sub-list for extension type_name
-	36, // [36:36] is the sub-list for extension extendee
-	0,  // [0:36] is the sub-list for field type_name
+	32, // 12: weir.rank.v1.FromRank.switched:type_name -> weir.rank.v1.Switched
+	4,  // 13: weir.rank.v1.ToRank.group_ready:type_name -> weir.rank.v1.GroupReady
+	6,  // 14: weir.rank.v1.ToRank.prepare:type_name -> weir.rank.v1.Prepare
+	10, // 15: weir.rank.v1.ToRank.self_test:type_name -> weir.rank.v1.SelfTest
+	13, // 16: weir.rank.v1.ToRank.discard:type_name -> weir.rank.v1.Discard
+	14, // 17: weir.rank.v1.ToRank.commit:type_name -> weir.rank.v1.Commit
+	19, // 18: weir.rank.v1.ToRank.exchanged:type_name -> weir.rank.v1.Exchanged
+	27, // 19: weir.rank.v1.ToRank.failed:type_name -> weir.rank.v1.Failed
+	28, // 20: weir.rank.v1.ToRank.group_fault:type_name -> weir.rank.v1.GroupFault
+	21, // 21: weir.rank.v1.ToRank.allocated:type_name -> weir.rank.v1.Allocated
+	8,  // 22: weir.rank.v1.ToRank.connect:type_name -> weir.rank.v1.Connect
+	29, // 23: weir.rank.v1.ToRank.upgrade:type_name -> weir.rank.v1.Upgrade
+	30, // 24: weir.rank.v1.ToRank.gate:type_name -> weir.rank.v1.Gate
+	31, // 25: weir.rank.v1.ToRank.switch:type_name -> weir.rank.v1.Switch
+	33, // 26: weir.rank.v1.Join.facts:type_name -> weir.plugin.v1.Rank
+	34, // 27: weir.rank.v1.GroupReady.facts:type_name -> weir.plugin.v1.Group
+	35, // 28: weir.rank.v1.Resolve.class:type_name -> weir.plugin.v1.Class
+	7,  // 29: weir.rank.v1.Prepare.instances:type_name -> weir.rank.v1.Instance
+	36, // 30: weir.rank.v1.Instance.plan:type_name -> weir.plugin.v1.Plan
+	37, // 31: weir.rank.v1.Instance.ranges:type_name -> weir.plugin.v1.Range
+	9,  // 32: weir.rank.v1.Connect.instances:type_name -> weir.rank.v1.Peers
+	12, // 33: weir.rank.v1.StepDone.outcomes:type_name -> weir.rank.v1.Outcome
+	38, // 34: weir.rank.v1.Outcome.reason:type_name -> weir.plugin.v1.Reason
+	15, // 35: weir.rank.v1.Commit.segments:type_name -> weir.rank.v1.Segment
+	17, // 36: weir.rank.v1.Commit.answers:type_name -> weir.rank.v1.Answer
+	16, // 37: weir.rank.v1.Segment.choices:type_name -> weir.rank.v1.Choice
+	39, // 38: weir.rank.v1.Answer.verdict:type_name -> weir.plugin.v1.Verdict
+	35, // 39: weir.rank.v1.FailedOver.class:type_name -> weir.plugin.v1.Class
+	35, // 40: weir.rank.v1.Upgrade.class:type_name -> weir.plugin.v1.Class
+	41, // [41:41] is the sub-list for method output_type
+	41, // [41:41] is the sub-list for method input_type
+	41, // [41:41] is the sub-list for extension type_name
+	41, // [41:41] is the sub-list for extension extendee
+	0,  // [0:41] is the sub-list for field type_name
 }
 
 func init() { file_rankv1_rank_proto_init() }
@@ -2309,6 +2649,7 @@ func file_rankv1_rank_proto_init() {
 		(*FromRank_Log)(nil),
 		(*FromRank_WorkerOverdue)(nil),
 		(*FromRank_FailedOver)(nil),
+		(*FromRank_Switched)(nil),
 	}
 	file_rankv1_rank_proto_msgTypes[1].OneofWrappers = []any{
 		(*ToRank_GroupReady)(nil),
@@ -2321,6 +2662,9 @@ func file_rankv1_rank_proto_init() {
 		(*ToRank_GroupFault)(nil),
 		(*ToRank_Allocated)(nil),
 		(*ToRank_Connect)(nil),
+		(*ToRank_Upgrade)(nil),
+		(*ToRank_Gate)(nil),
+		(*ToRank_Switch)(nil),
 	}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
@@ -2328,7 +2672,7 @@ func file_rankv1_rank_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_rankv1_rank_proto_rawDesc), len(file_rankv1_rank_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   29,
+			NumMessages:   33,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
