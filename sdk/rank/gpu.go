@@ -158,9 +158,9 @@ func (g *Group) compare(now time.Time) {
 	}
 	switch {
 	case behind < 0:
-		g.watched = deviceWatch{}
+		*g.watched = deviceWatch{}
 	case g.watched.number != own.Number:
-		g.watched = deviceWatch{own.Number, now}
+		*g.watched = deviceWatch{own.Number, now}
 	case now.Sub(g.watched.since) > g.deadline:
 		g.brokenLater(own.Number, &exec.Late{Rank: behind})
 	}

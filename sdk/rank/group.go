@@ -47,7 +47,7 @@ type Group struct {
 	order       *exec.Order        // of calls with kernel plans; nil before the first
 
 	deviceMemory []*DeviceMemory // written while busy too, so that calls may read it
-	watched      deviceWatch
+	watched      *deviceWatch
 	closed       bool // the memory is gone
 
 	up *upgrades // nil before the first
@@ -136,7 +136,7 @@ func (s *Session) open(r *reply) (*Group, error) {
 	}
 	g := &Group{
 		session: s, id: m.Group, rank: int(m.Rank), deadline: time.Duration(m.DeadlineNs), board: board, facts: facts, tables: new([collective.NumClasses]atomic.Pointer[table]),
-		instances: map[uint64]*instance{}, devicePlans: map[string]*shared{}, gate: openGate,
+		instances: map[uint64]*instance{}, devicePlans: map[string]*shared{}, gate: openGate, watched: &deviceWatch{},
 	}
 	g.part = board.Part(g.rank)
 	for _, r := range m.Ranks {
