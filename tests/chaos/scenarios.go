@@ -28,6 +28,7 @@ var scenarios = []scenario{
 	{"workers end", workersEnd},
 	{"a worker goes wrong", workerGoesWrong},
 	{"a worker goes wrong", workerGoesWrong},
+	{"plugins are reloaded", pluginsReloaded},
 	{"slow ranks", slowRanks},
 	{"a rank ends", rankEnds},
 	{"a rank stops", rankStops},
@@ -47,6 +48,25 @@ func pluginsEnd(ctx context.Context, r *round) error {
 	for range 6 + r.random.IntN(6) {
 		r.pause(120 * time.Millisecond)
 		r.strike(filepath.Join(r.bin, "plugins", "shm"), "plugin of a plan")
+	}
+	return r.right(r.engine.Wait())
+}
+
+// pluginsReloaded: calls go on while a plugin is replaced, and all ranks switch at one call; half of the time the new process
+// is killed right after.
+func pluginsReloaded(ctx context.Context, r *round) error {
+	if err := r.weir(ctx, nil, "-for=3s", "-pause=1ms"); err != nil {
+		return err
+	}
+	for range 1 + r.random.IntN(3) {
+		r.pause(200 * time.Millisecond)
+		if err := r.command(ctx, nil, filepath.Join(r.bin, "weir"), "plugins", "reload", "shm").Run(); err != nil {
+			return fmt.Errorf("weir plugins reload: %w", err)
+		}
+		r.fault("plugin reloaded")
+		if r.random.IntN(2) == 0 {
+			r.strike(filepath.Join(r.bin, "plugins", "shm"), "plugin of a plan")
+		}
 	}
 	return r.right(r.engine.Wait())
 }
