@@ -169,14 +169,12 @@ func (s *service) endNow() {
 	s.memory.Unmap()
 }
 
-// isGone reports whether the worker is.
+// isGone reports whether it is known why the worker is gone, or will be in a moment: before what it has not done is given up,
+// which ranks see at once.
 func (s *service) isGone() bool {
-	select {
-	case <-s.done:
-		return true
-	default:
-		return false
-	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.why != nil
 }
 
 // fault is why the worker is gone.
