@@ -167,14 +167,14 @@ func rankEnds(ctx context.Context, r *round) error {
 		return err
 	}
 	r.fault("rank killed")
-	return r.failed(fmt.Sprintf(`\(process %d\) has ended`, pid))
+	err := r.failed(fmt.Sprintf(`\(process %d\) has ended`, pid))
+	r.toError = time.Since(r.made)
+	return err
 }
 
 // failed waits for the end of a run that must fail with some words, a regular expression.
 func (r *round) failed(words string) error {
-	err := r.engine.Wait()
-	r.toError = time.Since(r.made)
-	if err == nil {
+	if err := r.engine.Wait(); err == nil {
 		return errors.New("the run ended well")
 	}
 	if !regexp.MustCompile(words).MatchString(r.output()) {
