@@ -599,6 +599,9 @@ const mostModelStates = 5_000_000
 
 // TestSwitchModel tries every order of steps of an upgrade.
 func TestSwitchModel(t *testing.T) {
+	if raced {
+		t.Skip("a model under the race detector")
+	}
 	for name, o := range modelWorlds {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -616,6 +619,9 @@ func TestSwitchModel(t *testing.T) {
 
 // TestSwitchModelFindsFaults: a protocol with any of its rules left out goes wrong, and the search finds how.
 func TestSwitchModelFindsFaults(t *testing.T) {
+	if raced {
+		t.Skip("a model under the race detector")
+	}
 	busy, worker, graph := modelWorlds["busy ranks"], modelWorlds["a worker dies"], modelWorlds["one holds a graph"]
 	for rule, c := range map[string]struct {
 		in   modelOptions

@@ -59,6 +59,9 @@ var worlds = map[string]model{
 
 // TestProtocol holds that sums are exact and nobody waits for ever, in every order in which the steps can come.
 func TestProtocol(t *testing.T) {
+	if raced {
+		t.Skip("a model under the race detector")
+	}
 	for _, name := range slices.Sorted(maps.Keys(worlds)) {
 		t.Run(name, func(t *testing.T) {
 			m, began := worlds[name], time.Now()
@@ -74,6 +77,9 @@ func TestProtocol(t *testing.T) {
 // TestProtocolNeedsItsRules drops one rule at a time, which must be found: no rule is there for nothing, and the checker
 // can fail.
 func TestProtocolNeedsItsRules(t *testing.T) {
+	if raced {
+		t.Skip("a model under the race detector")
+	}
 	for name, m := range map[string]model{
 		"one inbox":                     world(2, small, small).with(breaks(twoInboxes)).with(lazily),
 		"no clearing":                   world(2, large, small, small, small, large).with(breaks(clears)).with(lazily),
@@ -106,6 +112,9 @@ func TestProtocolNeedsItsRules(t *testing.T) {
 // TestProtocolLimits holds what the header says cannot be noticed: launches at once with the same id, as of a graph that was
 // instantiated twice, if the first block of both is done before the second of either begins.
 func TestProtocolLimits(t *testing.T) {
+	if raced {
+		t.Skip("a model under the race detector")
+	}
 	m := world(2, wide, wide).with(streams).with(oneID).with(func(m *model) { m.resident = 1 })
 	v := check(&m)
 	if v.wrong == "" {
