@@ -210,7 +210,11 @@ func TestUpgradeOfIdleRanks(t *testing.T) {
 // TestAgentEndsInAnUpgrade, at any moment: all ranks go on by the same plans.
 func TestAgentEndsInAnUpgrade(t *testing.T) {
 	const world = 3
-	for n := range 12 {
+	moments := 12
+	if raced {
+		moments = 3
+	}
+	for n := range moments {
 		j := startAgent(t, world, func(o *agent.Options) { o.Candidates = version(1, &fake{}); o.CallDeadline = 10 * time.Second })
 		var stop atomic.Bool
 		errs := j.each(t, world, func(s *rank.Session) error {
@@ -243,6 +247,10 @@ func TestAgentEndsInAnUpgrade(t *testing.T) {
 // process too.
 func TestGroupsComeAndGoDuringUpgrades(t *testing.T) {
 	const world = 3
+	groups := 25
+	if raced {
+		groups = 3
+	}
 	j := startAgent(t, world, func(o *agent.Options) { o.Candidates = version(1, &fake{}) })
 	var over atomic.Bool
 	errs := j.each(t, world, func(s *rank.Session) error {
@@ -255,7 +263,7 @@ func TestGroupsComeAndGoDuringUpgrades(t *testing.T) {
 				}
 			}()
 		}
-		for n := range 25 {
+		for n := range groups {
 			g, err := s.NewGroup(t.Context(), []int{0, 1, 2})
 			if err != nil {
 				return err
