@@ -163,13 +163,13 @@ func TestDeviceRepeat(t *testing.T) {
 		if err := errors.Join(d.Once(g, n), d.Once(g, n), same(), d.Check(g, d.Dst, n)); err != nil {
 			return fmt.Errorf("twice: %w", err)
 		}
-		if _, _, err := d.Capture(same); err == nil || !strings.Contains(err.Error(), "has not been decided") {
+		if _, _, err := d.CaptureLocal(same); err == nil || !strings.Contains(err.Error(), "has not been decided") {
 			return fmt.Errorf("captured before it was decided: %w", err)
 		}
 		if err := errors.Join(d.Once(g, n), d.Once(g, n), g.Warm(t.Context(), captured), d.Once(g, n), d.Once(g, n)); err != nil {
 			return fmt.Errorf("after a failed call and Warm: %w", err)
 		}
-		x, _, err := d.Capture(same)
+		x, _, err := d.CaptureLocal(same)
 		if err != nil {
 			return fmt.Errorf("captured: %w", err)
 		}
