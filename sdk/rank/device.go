@@ -141,7 +141,7 @@ func (g *Group) runDevice(dst, src uintptr, count int64, dataType collective.Dat
 	g.board.Count(g.rank, number, e.counter, bytes)
 	g.board.End(g.rank, number)
 	g.dst, g.src, g.count, g.stream, g.dataType, g.op = dst, src, count, on, dataType, op
-	g.library, _ = e.device.(*exec.Library) // calls of kernel plans are never repeated without a look
+	g.library = e.library // nil for a kernel plan, whose calls are never repeated without a look
 	g.counter, g.what, g.bytes = e.counter, rankv1.WhatOf(index, bytes), uint64(bytes)
 	return nil
 }
