@@ -19,7 +19,7 @@ import (
 // benchFlags are what `weir bench` was called with.
 type benchFlags struct {
 	ranks              int
-	least, most        string
+	least, most, list  string
 	factor             int64
 	step               string
 	iterations, warmup int
@@ -35,6 +35,7 @@ type benchFlags struct {
 	launches           int
 	format, plot       string
 	stepSet, factorSet bool
+	spanSet            bool // one of the flags that --sizes stands for
 }
 
 const benchLong = `Start N ranks on this host, have them all-reduce messages of rising size, and print for each size the time of a call
@@ -63,7 +64,7 @@ func (a *app) bench() *cobra.Command {
   weir bench --ranks 8 --all-backends --plot latency.svg`,
 		Args: cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			f.stepSet, f.factorSet = c.Flags().Changed("stepbytes"), c.Flags().Changed("stepfactor")
+			f.note(c.Flags())
 			spec, err := f.parse()
 			if err != nil {
 				return usageError{err}
@@ -89,6 +90,7 @@ func (f *benchFlags) register(fs *pflag.FlagSet) {
 	fs.StringVarP(&f.most, "maxbytes", "e", "64M", "largest message `size`")
 	fs.Int64VarP(&f.factor, "stepfactor", "f", 4, "`factor` from one size to the next")
 	fs.StringVarP(&f.step, "stepbytes", "i", "1M", "`bytes` from one size to the next, instead of a factor")
+	fs.StringVar(&f.list, "sizes", "", "message `sizes` with commas, instead of those from -b to -e")
 	fs.IntVarP(&f.iterations, "iters", "n", 0, "timed `calls` of each size (0: as many as fill --seconds)")
 	fs.Float64Var(&f.seconds, "seconds", 0.1, "`seconds` that each timed loop is to take")
 	fs.IntVarP(&f.warmup, "warmup_iters", "w", 5, "`calls` before the timed ones")
@@ -106,6 +108,12 @@ func (f *benchFlags) register(fs *pflag.FlagSet) {
 	fs.BoolVar(&f.listRanks, "list-ranks", false, "print the process of each rank above the table")
 	fs.StringVar(&f.plot, "plot", "", "draw latency and bandwidth into this .svg or .png `file`")
 	fs.StringVar(&f.format, "format", "text", "`format` of the output: text or json")
+}
+
+// note keeps which flags were given, where a default is not the same as none.
+func (f *benchFlags) note(fs *pflag.FlagSet) {
+	f.stepSet, f.factorSet = fs.Changed("stepbytes"), fs.Changed("stepfactor")
+	f.spanSet = f.stepSet || f.factorSet || fs.Changed("minbytes") || fs.Changed("maxbytes")
 }
 
 func (f *benchFlags) parse() (bench.Spec, error) {
@@ -130,6 +138,8 @@ func (f *benchFlags) parse() (bench.Spec, error) {
 		return s, fmt.Errorf("--local_register: %d, want 0 or 1", f.localRegister)
 	case f.all && f.backend != "":
 		return s, fmt.Errorf("--backend and --all-backends exclude each other")
+	case f.list != "" && f.spanSet:
+		return s, fmt.Errorf("--sizes excludes --minbytes, --maxbytes, --stepbytes and --stepfactor")
 	case f.stepSet && f.factorSet:
 		return s, fmt.Errorf("--stepbytes and --stepfactor exclude each other")
 	}
@@ -158,12 +168,18 @@ func (f *benchFlags) parse() (bench.Spec, error) {
 		return s, err
 	}
 	if s.Total() == 0 {
+		if f.list != "" {
+			return s, fmt.Errorf("--sizes: no element of %s fits in %s", f.types, f.list)
+		}
 		return s, fmt.Errorf("--maxbytes: no element of %s fits in %s", f.types, f.most)
 	}
 	return s, nil
 }
 
 func (f *benchFlags) sizes() ([]int64, error) {
+	if f.list != "" {
+		return f.listed()
+	}
 	var bytes [3]int64
 	for i, x := range []struct{ flag, text string }{{"minbytes", f.least}, {"maxbytes", f.most}, {"stepbytes", f.step}} {
 		n, err := bench.ParseBytes(x.text)
@@ -179,9 +195,29 @@ func (f *benchFlags) sizes() ([]int64, error) {
 	return bench.Sizes(bytes[0], bytes[1], factor, bytes[2])
 }
 
+// listed are the sizes of --sizes, rising, each once.
+func (f *benchFlags) listed() ([]int64, error) {
+	var all []int64
+	for text := range strings.SplitSeq(f.list, ",") {
+		n, err := bench.ParseBytes(strings.TrimSpace(text))
+		if err == nil && n < 1 {
+			err = fmt.Errorf("%d bytes; give 1 or more", n)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("--sizes: %w", err)
+		}
+		all = append(all, n)
+	}
+	slices.Sort(all)
+	return slices.Compact(all), nil
+}
+
 // stepText is the step as nccl-tests prints it.
 func (f *benchFlags) stepText() string {
-	if f.stepSet {
+	switch {
+	case f.list != "":
+		return "listed"
+	case f.stepSet:
 		return f.step + "(bytes)"
 	}
 	return fmt.Sprintf("%d(factor)", f.factor)

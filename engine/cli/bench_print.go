@@ -98,7 +98,7 @@ func (j *benchJob) figure() plot.Figure {
 	}
 	class := j.spec.Classes()[0]
 	what := lo.Ternary(len(j.spec.Classes()) > 1, "", fmt.Sprintf(", %s %s", class.DataType, class.Op))
-	return bench.Figure(fmt.Sprintf("All-reduce in host memory, %d ranks%s", j.flags.ranks, what),
+	return bench.Figure(fmt.Sprintf("All-reduce in %s memory, %d ranks%s", lo.Ternary(j.spec.Memory == collective.CUDA, "CUDA", "host"), j.flags.ranks, what),
 		fmt.Sprintf("%s, %d cores; %s; mean of the slowest rank, weir %s", cpuModel(), runtime.NumCPU(),
 			lo.Ternary(j.flags.place == "in", "in place", "out of place"), Version), curves, j.flags.ranks)
 }

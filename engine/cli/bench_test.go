@@ -23,7 +23,7 @@ func parseBench(t *testing.T, args ...string) (benchFlags, bench.Spec, error) {
 	if err := fs.Parse(args); err != nil {
 		return f, bench.Spec{}, err
 	}
-	f.stepSet, f.factorSet = fs.Changed("stepbytes"), fs.Changed("stepfactor")
+	f.note(fs)
 	spec, err := f.parse()
 	return f, spec, err
 }
@@ -48,6 +48,10 @@ func TestBenchFlags(t *testing.T) {
 	if _, got, err = parseBench(t, "-b", "8", "-e", "24", "-i", "8", "-d", "all"); err != nil || len(got.Sizes) != 3 || len(got.DataTypes) != collective.NumDataTypes {
 		t.Errorf("%+v, %v", got, err)
 	}
+	f, got, err = parseBench(t, "--sizes", "1M,8, 14K,8")
+	if d := cmp.Diff([]int64{8, 14 << 10, 1 << 20}, got.Sizes); d != "" || err != nil || f.stepText() != "listed" {
+		t.Errorf("%s, %v, %s", d, err, f.stepText())
+	}
 }
 
 func TestBenchFlagsThatAreWrong(t *testing.T) {
@@ -56,6 +60,10 @@ func TestBenchFlagsThatAreWrong(t *testing.T) {
 		"-b 8k":                        `--minbytes: "8k" is not a number of bytes`,
 		"-b 16 -e 8":                   "smaller than the smallest",
 		"-f 1":                         "step factor of 1",
+		"--sizes 8 -e 16":              "--sizes excludes",
+		"--sizes 8,":                   `--sizes: "" is not a number of bytes`,
+		"--sizes 0":                    "--sizes: 0 bytes",
+		"--sizes 1 -d float":           "no element of float",
 		"-i 8 -f 2":                    "--stepbytes and --stepfactor exclude each other",
 		"-n -1":                        "0 or more",
 		"-d float8":                    `--datatype: unknown data type "float8", want one of`,
