@@ -1,11 +1,9 @@
 package cli
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
-	"os"
 	"runtime"
 	"runtime/debug"
 	"strings"
@@ -67,7 +65,7 @@ func (a *app) benchRank() *cobra.Command {
 // benchOptions are how a rank of a benchmark joins.
 func benchOptions(s bench.Spec) rank.Options {
 	if s.Memory == collective.CUDA {
-		return rank.Options{Device: cmp.Or(os.Getenv(rank.EnvDevice), rank.DeviceAuto)}
+		return rank.Options{Device: benchDevice()}
 	}
 	return rank.Options{}
 }

@@ -17,9 +17,7 @@ import (
 	"github.com/weir-project/weir/core/backend"
 	"github.com/weir-project/weir/core/collective"
 	"github.com/weir-project/weir/core/dispatch"
-	"github.com/weir-project/weir/engine/agent"
 	"github.com/weir-project/weir/engine/bench"
-	"github.com/weir-project/weir/engine/explain"
 	"github.com/weir-project/weir/engine/launch"
 )
 
@@ -92,68 +90,6 @@ func (j *benchJob) nothing() error {
 		}
 	}
 	return fmt.Errorf("nothing was measured: no backend serves any of the sizes")
-}
-
-// ask asks every backend about every class, as `weir explain` does.
-func (j *benchJob) ask(ctx context.Context) {
-	e := j.engine
-	group := agent.GroupFacts("bench", make([]collective.Rank, j.flags.ranks), e.topology, e.config.Group.Deterministic)
-	j.expected = map[collective.Class]dispatch.Decision{}
-	for _, class := range j.spec.Classes() {
-		j.expected[class] = dispatch.Resolve(ctx, e.host.Candidates(), group, class, dispatch.Options{Policy: e.policy, AskAll: true})
-	}
-}
-
-// backends are those to pin, one after the other; "" stands for none.
-func (j *benchJob) backends() ([]string, error) {
-	names := lo.Uniq(lo.Map(j.engine.host.Candidates(), func(c dispatch.Candidate, _ int) string { return c.Info.Name }))
-	switch {
-	case j.flags.backend == "":
-		serving := lo.Filter(names, func(n string, _ int) bool { return j.serves(n) == nil })
-		if len(serving) == 0 {
-			return nil, fmt.Errorf("no backend serves any of the sizes: %s", strings.Join(lo.Map(names, func(n string, _ int) string {
-				return j.serves(n).Error()
-			}), "; "))
-		}
-		if j.flags.all {
-			return j.inCascadeOrder(serving), nil
-		}
-		return []string{""}, nil
-	case !slices.Contains(names, j.flags.backend):
-		return nil, usageError{fmt.Errorf("--backend: no plugin offers %q; there are %s", j.flags.backend, strings.Join(names, ", "))}
-	}
-	return []string{j.flags.backend}, j.serves(j.flags.backend)
-}
-
-func (j *benchJob) inCascadeOrder(names []string) []string {
-	order := j.expected[j.spec.Classes()[0]].Answers
-	return lo.Filter(lo.Map(order, func(a dispatch.Answer, _ int) string { return a.Backend }), func(n string, _ int) bool {
-		return slices.Contains(names, n)
-	})
-}
-
-// serves says why a backend serves no size of any class; nil if it serves one.
-func (j *benchJob) serves(name string) error {
-	var why []string
-	for _, class := range j.spec.Classes() {
-		a, _ := lo.Find(j.expected[class].Answers, func(a dispatch.Answer) bool { return a.Backend == name })
-		if a.Verdict.Kind != backend.Accept {
-			why = append(why, fmt.Sprintf("backend %s does not serve %s of %d ranks: %s", name, class, j.flags.ranks, reasonList(a.Verdict)))
-			continue
-		}
-		if slices.ContainsFunc(j.spec.Cells(class), func(c bench.Cell) bool {
-			return slices.ContainsFunc(a.Verdict.Ranges, func(r backend.Range) bool { return r.Contains(c.Bytes) })
-		}) {
-			return nil
-		}
-		why = append(why, fmt.Sprintf("backend %s serves %s of %d ranks for %s only, none of the sizes asked for", name, class, j.flags.ranks,
-			explain.RangeList(a.Verdict.Ranges)))
-	}
-	return fmt.Errorf("%s", strings.Join(lo.Uniq(why), "; "))
-}
-
-func reasonList(v backend.Verdict) string {
-	return strings.Join(lo.Map(v.Reasons, func(r backend.Reason, _ int) string { return r.String() }), "; ")
 }
 
 // measure starts an agent that lets only one backend serve, if one is named, and ranks that measure it.

@@ -8,10 +8,13 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/samber/lo"
 	"github.com/spf13/pflag"
 
 	"github.com/weir-project/weir/core/collective"
+	"github.com/weir-project/weir/core/topology"
 	"github.com/weir-project/weir/engine/bench"
+	"github.com/weir-project/weir/sdk/rank"
 )
 
 func parseBench(t *testing.T, args ...string) (benchFlags, bench.Spec, error) {
@@ -157,5 +160,32 @@ func TestProgressElsewhereIsSilentWhenShort(t *testing.T) {
 	p.at("64 B")
 	if s := out.String(); !strings.HasPrefix(s, "weir bench: 1 of 1, 64 B, ") || !strings.HasSuffix(s, "\n") {
 		t.Errorf("%q", s)
+	}
+}
+
+// TestBenchPlacesRanks: what backends are asked about is the group that the ranks will be, with their GPUs and links.
+func TestBenchPlacesRanks(t *testing.T) {
+	machine := topology.Uniform(2, topology.Link{Class: topology.NVLink, Count: 18}, func(i int) topology.Device {
+		return topology.Device{Index: i, UUID: string(rune('a' + i)), Capability: "9.0"}
+	})
+	for _, c := range []struct {
+		device string
+		memory collective.Memory
+		want   []string
+	}{
+		{"", collective.CUDA, []string{"a", "b", "a"}},
+		{"auto", collective.CUDA, []string{"a", "b", "a"}},
+		{"1", collective.CUDA, []string{"b", "b", "b"}},
+		{"", collective.Host, []string{"", "", ""}},
+	} {
+		t.Setenv(rank.EnvDevice, c.device)
+		j := &benchJob{engine: &engine{topology: machine}, flags: benchFlags{ranks: 3}, spec: bench.Spec{Memory: c.memory}}
+		var got []string
+		for _, r := range j.placed() {
+			got = append(got, lo.FromPtr(r.Device).UUID)
+		}
+		if d := cmp.Diff(c.want, got); d != "" {
+			t.Errorf("%q: %s", c.device, d)
+		}
 	}
 }
