@@ -46,7 +46,11 @@ func Preset(name string) (Graph, error) {
 	same := func(other string) bool { return plainName(other) == plainName(name) }
 	for _, p := range presets {
 		if same(p.Name) || slices.ContainsFunc(p.Aliases, same) {
-			return p.make(), nil
+			g := p.make()
+			for i := range g.Devices {
+				g.Devices[i].Vendor = VendorOf(g.Devices[i].Name)
+			}
+			return g, nil
 		}
 	}
 	names := make([]string, len(presets))

@@ -92,7 +92,7 @@ func TestEightGPUsOnTwoNodes(t *testing.T) {
 		t.Fatalf("found %d GPUs with %d rows of links, want 8", len(g.Devices), len(g.Links))
 	}
 	check(t, "GPU 5", topology.Device{
-		Index: 5, UUID: "GPU-5", PCIBusID: "0000:67:00.0", Name: "NVIDIA RTX PRO 6000", NUMA: "1", CPUAffinity: "32-63",
+		Index: 5, UUID: "GPU-5", PCIBusID: "0000:67:00.0", Name: "NVIDIA RTX PRO 6000", Vendor: "nvidia", NUMA: "1", CPUAffinity: "32-63",
 	}, g.Devices[5])
 	if got := topology.FullNVLink(g.Links); got != topology.NotKnown {
 		t.Errorf("full NVLink is %s; sysfs cannot tell", got)
@@ -126,9 +126,9 @@ func TestOtherGPUs(t *testing.T) {
 	)
 	proc := merge(procHost, map[string]string{"driver/nvidia/gpus/0000:07:00.0/information": "Model: NVIDIA H100\nGPU UUID: GPU-????????-????"})
 	check(t, "devices", []topology.Device{
-		{Index: 0, PCIBusID: "0000:03:00.0", Name: "NVIDIA GPU 2684", CPUAffinity: "0-63"},
-		{Index: 1, PCIBusID: "0000:05:00.0", Name: "AMD Instinct MI300X", NUMA: "1", CPUAffinity: "32-63"},
-		{Index: 2, PCIBusID: "0000:07:00.0", Name: "NVIDIA H100", NUMA: "0", CPUAffinity: "0-31"},
+		{Index: 0, PCIBusID: "0000:03:00.0", Name: "NVIDIA GPU 2684", Vendor: "nvidia", CPUAffinity: "0-63"},
+		{Index: 1, PCIBusID: "0000:05:00.0", Name: "AMD Instinct MI300X", Vendor: "amd", NUMA: "1", CPUAffinity: "32-63"},
+		{Index: 2, PCIBusID: "0000:07:00.0", Name: "NVIDIA H100", Vendor: "nvidia", NUMA: "0", CPUAffinity: "0-31"},
 	}, Read(files(sys), files(proc)).Devices)
 }
 

@@ -82,14 +82,14 @@ func (r *reader) device(busID string, vendor uint64) topology.Device {
 	var maker string
 	switch vendor {
 	case nvidia:
-		maker = "NVIDIA"
+		maker, d.Vendor = "NVIDIA", "nvidia"
 		information := path.Join("driver/nvidia/gpus", busID, "information")
 		d.Name = field(r.procfs, information, "Model")
 		if id := field(r.procfs, information, "GPU UUID"); !strings.Contains(id, "?") { // the driver's sign for a GPU not yet started
 			d.UUID = id
 		}
 	case amd:
-		maker = "AMD"
+		maker, d.Vendor = "AMD", "amd"
 		d.Name = line(r.sysfs, path.Join(dir, "product_name"))
 	}
 	if d.Name == "" {

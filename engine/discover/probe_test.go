@@ -76,7 +76,7 @@ func TestProbeNVML(t *testing.T) {
 		t.Errorf("paths (-want +got):\n%s", diff)
 	}
 	want := topology.Device{
-		Index: 3, UUID: "GPU-00000003-0000-0000-0000-000000000000", PCIBusID: "0000:98:00.0", Name: "NVIDIA Test 1", Capability: "9.1",
+		Index: 3, UUID: "GPU-00000003-0000-0000-0000-000000000000", PCIBusID: "0000:98:00.0", Name: "NVIDIA Test 1", Vendor: "nvidia", Capability: "9.1",
 		NUMA: "1", CPUAffinity: "0-3", MIG: []string{"MIG-00000000-0000-0000-0000-000000000000", "MIG-00000001-0000-0000-0000-000000000000"},
 	}
 	if diff := cmp.Diff(want, g.Devices[3]); diff != "" {
@@ -160,8 +160,8 @@ func program(t *testing.T, text string) string {
 func TestProbeSMI(t *testing.T) {
 	g := Probe(Machine{Sysfs: gpuHost(four[:2]...), Procfs: files(procHost), NVML: "/nowhere/libnvidia-ml.so.1", SMI: program(t, script)})
 	want := []topology.Device{
-		{Index: 0, UUID: "GPU-a", PCIBusID: "0000:17:00.0", Name: "NVIDIA GeForce RTX 3090", Capability: "8.6", NUMA: "0", CPUAffinity: "0-3"},
-		{Index: 1, UUID: "GPU-b", PCIBusID: "0000:18:00.0", Name: "NVIDIA GeForce RTX 3090", Capability: "8.6", NUMA: "0", CPUAffinity: "0-3"},
+		{Index: 0, UUID: "GPU-a", PCIBusID: "0000:17:00.0", Name: "NVIDIA GeForce RTX 3090", Vendor: "nvidia", Capability: "8.6", NUMA: "0", CPUAffinity: "0-3"},
+		{Index: 1, UUID: "GPU-b", PCIBusID: "0000:18:00.0", Name: "NVIDIA GeForce RTX 3090", Vendor: "nvidia", Capability: "8.6", NUMA: "0", CPUAffinity: "0-3"},
 	}
 	if diff := cmp.Diff(want, g.Devices); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)

@@ -79,7 +79,7 @@ func identities(ctx context.Context, path string, devices []topology.Device) err
 		}
 		for i := range devices {
 			if d := &devices[i]; d.Index == index {
-				d.PCIBusID, d.UUID, d.Name = kernelBusID(f[1]), f[2], f[4]
+				d.PCIBusID, d.UUID, d.Name, d.Vendor = kernelBusID(f[1]), f[2], f[4], "nvidia"
 				if f[3] != f[4] {
 					d.Capability = f[3]
 				}

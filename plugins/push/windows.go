@@ -28,6 +28,7 @@ func ranks(least, most int) backend.Span { return backend.Span{Min: least, Max: 
 const (
 	linksOf2 = "WEIR_PUSH_LINKS=1 WEIR_PUSH_DEVICES=2 ./push.test -test.run GPULinks"
 	linksOf4 = "WEIR_PUSH_LINKS=1 WEIR_PUSH_DEVICES=4 ./push.test -test.run GPULinks"
+	noP2POf2 = "gpupeers -ranks 2 -no-p2p -modes graph" // docs/performance.md
 )
 
 // The rows without a command are guesses: for more ranks over NVLink from what is sent, which for oneshot grows with them; over
@@ -53,6 +54,7 @@ var (
 		{worlds: ranks(2, maxWorld), most: 1 << 20},
 	}
 	hostStagedRows = []row{
+		{capability: "9.0", link: topology.NVLink, worlds: ranks(2, 2), most: 512 << 10, measured: noP2POf2},
 		{capability: "9.0", link: topology.NVLink, worlds: ranks(4, 4), most: 1 << 20, measured: linksOf4},
 		{worlds: ranks(2, maxWorld), most: 1 << 20},
 	}

@@ -190,9 +190,20 @@ WEIR_DEVICE bool weir_came(const weir_packets &p, weir_u32 flag) {
 }
 
 /* To be called after every look at an inbox in which something of the peer was missing. spins is the thread's own and begins
- * as 0. False: leave. */
+ * as 0. False: leave.
+ *
+ * Of a warp only one thread asks the host, the others look at what it finds. Were it all, tens of thousands of reads over PCIe
+ * would take as long as 1024 looks do; the peer would then wait that long for this rank's next call, and ask the host itself:
+ * after one late call ranks would keep each other late for ever (seen on two H200s: 540 microseconds a call instead of 5). */
 WEIR_DEVICE bool weir_wait(const weir_call &call, weir_u32 sequence, weir_u32 peer, weir_u32 &spins) {
   if ((++spins & 1023) != 0) return true;
+  weir_u32 active, below, dead;
+  asm volatile("activemask.b32 %0;" : "=r"(active));
+  asm("mov.u32 %0, %%lanemask_lt;" : "=r"(below));
+  if (active & below) { /* one before this asks */
+    asm volatile("ld.relaxed.gpu.global.u32 %0, [%1];" : "=r"(dead) : "l"(&call.control->dead) : "memory");
+    return dead == 0;
+  }
   weir_u32 others;
   asm volatile("atom.relaxed.gpu.global.exch.b32 %0, [%1], 1;" : "=r"(others) : "l"(&call.control->slow) : "memory");
   if (others == 0) weir_said[2] = 1 | 1u << WEIR_SLOW_BIT; /* this block tells the last one out to take it back */

@@ -30,7 +30,7 @@ func (l *Library) Describe(gpu GPU) (topology.Device, error) {
 	if err != nil {
 		return topology.Device{}, err
 	}
-	d := topology.Device{UUID: id, PCIBusID: p.busID()}
+	d := topology.Device{UUID: id, PCIBusID: p.busID(), Vendor: "nvidia"}
 	var name [nameBytes]byte
 	if l.name != nil && l.name(gpu, &name[0], nameBytes) == 0 {
 		d.Name = unix.ByteSliceToString(name[:])

@@ -41,7 +41,7 @@ func TestGPUs(t *testing.T) {
 		t.Errorf("driver %q, %v", v, err)
 	}
 	d, err := l.Describe(gpus[2])
-	want := topology.Device{UUID: "GPU-00000002-0000-0000-0000-000000000000", PCIBusID: "0000:97:00.0", Name: "NVIDIA Test 1", Capability: "9.1"}
+	want := topology.Device{UUID: "GPU-00000002-0000-0000-0000-000000000000", PCIBusID: "0000:97:00.0", Name: "NVIDIA Test 1", Vendor: "nvidia", Capability: "9.1"}
 	if diff := cmp.Diff(want, d); diff != "" || err != nil {
 		t.Errorf("%v (-want +got):\n%s", err, diff)
 	}
