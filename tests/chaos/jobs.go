@@ -1,0 +1,290 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// The faults that a job does not survive. Every rank must hear of it, with the right words.
+const (
+	rankKilled  = "rank killed"
+	rankStopped = "rank stopped"
+	rankExits   = "rank ends without leaving"
+	desync      = "ranks disagree about the "
+)
+
+const jobsInRound = 6
+
+// planJobs has jobs follow one another under one agent. Each ends in a fault of a rank's, after some that it survives.
+func planJobs(r *rand.Rand, p *plan) {
+	worker := r.IntN(2) == 0 // then the arg of the first fault says so
+	for job := range jobsInRound {
+		for range 1 + r.IntN(3) {
+			f := drawStrike(r, p, worker)
+			f.job = job
+			p.add(f)
+		}
+		f := drawEnd(r, p)
+		f.job = job
+		p.add(f)
+	}
+	if worker {
+		p.faults[0].arg = "on workers"
+	}
+}
+
+// planDeviceJobs is that with a library and nothing that it could not notice.
+func planDeviceJobs(r *rand.Rand, p *plan) {
+	p.device = true
+	p.world = 2 + r.IntN(2)
+	for job := range 3 {
+		f := drawStrike(r, p, false)
+		f.job = job
+		p.add(f)
+		f = drawEnd(r, p)
+		if strings.HasPrefix(f.kind, desync) {
+			f.kind = desync + "size"
+		}
+		f.job = job
+		p.add(f)
+	}
+}
+
+func drawEnd(r *rand.Rand, p *plan) fault {
+	f := fault{kind: oneOf(r, rankKilled, rankKilled, rankKilled, rankStopped, rankExits, desync+"size", desync+"type", desync+"op"), whom: r.IntN(p.world)}
+	f.after = between(r, 10*time.Millisecond, 200*time.Millisecond)
+	return f
+}
+
+// fatalDeadline is group.deadline where ranks are stopped for good.
+const fatalDeadline = 1500 * time.Millisecond
+
+// jobs: the agent outlives jobs of which every rank hears why they ended, and holds no more after them than before.
+func jobs(r *round) (err error) {
+	a, err := r.startAgent()
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, a.stop()) }()
+	var before usage
+	for job := range 1 + r.faults[len(r.faults)-1].job {
+		if err := r.job(a, job); err != nil {
+			return fmt.Errorf("job %d of the round: %w", job, err)
+		}
+		if job == 0 { // what an agent has once it has served
+			r.sleep(100 * time.Millisecond)
+			before = usageOf(a.cmd.Process.Pid)
+			before.shared = 0
+		} else if err := r.settles(a.cmd.Process.Pid, before); err != nil {
+			return fmt.Errorf("after job %d of the round: %w", job, err)
+		}
+	}
+	return nil
+}
+
+// agent is a running `weir agent`.
+type agent struct {
+	cmd    *exec.Cmd
+	socket string // the variable that ranks are given
+}
+
+func (r *round) startAgent() (*agent, error) {
+	env := []string{fmt.Sprintf("WEIR_GROUP__DEADLINE=%s", fatalDeadline)}
+	if r.faults[0].arg == "on workers" {
+		env = append(env, r.workers("fine@", "fine@")...)
+	}
+	if r.device {
+		env = append(env, r.stage()...)
+	}
+	said := newTranscript()
+	a := &agent{cmd: r.command(env, filepath.Join(r.bin, "weir"), []string{"agent", "-q", "--ranks", strconv.Itoa(r.world)}, said)}
+	if err := r.start(a.cmd); err != nil {
+		return nil, err
+	}
+	l, err := said.await(r.ctx, regexp.MustCompile(`^WEIR_AGENT_SOCKET=`))
+	if err != nil {
+		return nil, errors.Join(err, a.stop())
+	}
+	a.socket = l.text
+	return a, nil
+}
+
+// stage are the variables of ranks, engines and plugins with stand-ins for CUDA and NCCL.
+func (r *round) stage() []string {
+	return []string{
+		"LD_LIBRARY_PATH=" + filepath.Join(r.bin, "fakegpu"), "FAKE_CUDA_DEVICES=" + strconv.Itoa(r.world), "XDG_CACHE_HOME=" + r.own,
+		"WEIR_PLUGINS__NCCL__DISABLED=false", "NCCL_HOSTID=",
+	}
+}
+
+// stop asks the agent to end.
+func (a *agent) stop() error {
+	_ = a.cmd.Process.Signal(syscall.SIGTERM) // it may have ended
+	err := a.cmd.Wait()
+	var exit *exec.ExitError
+	if errors.As(err, &exit) && exit.ExitCode() == 143 {
+		return nil
+	}
+	return fmt.Errorf("the agent ended with %w", err)
+}
+
+// member is a rank's process of a job.
+type member struct {
+	cmd   *exec.Cmd
+	said  *transcript
+	ended chan struct{} // closed when it has
+}
+
+func (m member) pid() int { return m.cmd.Process.Pid }
+
+// join starts the ranks of a job and waits until they call.
+func (r *round) join(a *agent, checked ...string) ([]member, error) {
+	var members []member
+	for n := range r.world {
+		env := []string{a.socket, fmt.Sprintf("WEIR_RANK=%d", n), fmt.Sprintf("WEIR_WORLD_SIZE=%d", r.world)}
+		if r.device {
+			env = append(env, r.stage()...)
+		}
+		said := newTranscript()
+		m := member{r.command(env, filepath.Join(r.bin, "programs", "checked"), r.checked(checked...), said), said, make(chan struct{})}
+		if err := r.start(m.cmd); err != nil {
+			disband(members)
+			return nil, err
+		}
+		go func() { defer close(m.ended); _ = m.cmd.Wait() }() // what it has said counts
+		members = append(members, m)
+	}
+	ctx, cancel := context.WithTimeoutCause(r.ctx, 30*time.Second, errors.New("the ranks do not call within 30s"))
+	defer cancel()
+	if _, err := members[0].said.await(ctx, calling); err != nil {
+		disband(members)
+		return nil, err
+	}
+	return members, nil
+}
+
+// disband ends what is left of a job.
+func disband(members []member) {
+	for _, m := range members {
+		select {
+		case <-m.ended:
+		default:
+			send(m.pid(), syscall.SIGKILL)
+			<-m.ended
+		}
+	}
+}
+
+// job is one job: its faults in their order, the last of which ends it.
+func (r *round) job(a *agent, job int) error {
+	var last fault
+	for _, f := range r.faults {
+		if f.job == job {
+			last = f
+		}
+	}
+	var odd []string
+	cue := filepath.Join(r.own, fmt.Sprintf("cue-%d", job)) // when there is this file a rank does something odd
+	if kind, found := strings.CutPrefix(last.kind, desync); found {
+		odd = append(odd, fmt.Sprintf("-%s=%d@%s", kind, last.whom, cue))
+	} else if last.kind == rankExits {
+		odd = append(odd, fmt.Sprintf("-exits=%d@%s", last.whom, cue))
+	}
+	members, err := r.join(a, append(odd, "-for=1m")...)
+	if err != nil {
+		return err
+	}
+	defer disband(members)
+	if err := r.strikeAll(job); err != nil {
+		return err
+	}
+	return r.last(members, last, cue)
+}
+
+var (
+	namesEnd      = `rank \d+ \(process %d\) has ended`
+	namesStopped  = regexp.MustCompile(`ranks? [\d, ]+ did not begin all-reduce \d+ within|rank \d+ began all-reduce \d+ and did not finish its part within|rank \d+ did not report weir\.\w+ within`)
+	namesDisagree = regexp.MustCompile(`ranks disagree about all-reduce \d+: ranks? [\d, ]+: .*; ranks? [\d, ]+: `)
+)
+
+// last ends a job and holds every rank to hearing why, in time.
+func (r *round) last(members []member, f fault, cue string) error {
+	victim := members[f.whom]
+	pattern, least, spared := namesDisagree, time.Duration(0), -1
+	r.sleep(f.after)
+	at := time.Now()
+	switch f.kind {
+	case rankKilled:
+		send(victim.pid(), syscall.SIGKILL)
+	case rankStopped:
+		send(victim.pid(), syscall.SIGSTOP)
+		pattern, least = namesStopped, fatalDeadline
+	default:
+		if err := os.WriteFile(cue, nil, 0o600); err != nil {
+			return err
+		}
+	}
+	if f.kind == rankKilled || f.kind == rankExits {
+		pattern, spared = regexp.MustCompile(fmt.Sprintf(namesEnd, victim.pid())), f.whom
+		if f.kind == rankExits { // it says nothing when
+			<-victim.ended
+			at = time.Now()
+		}
+	}
+	ctx, cancel := context.WithTimeoutCause(r.ctx, least+hearPatience, fmt.Errorf("not within %s", least+hearPatience))
+	defer cancel()
+	var errs []error
+	for n, m := range members {
+		if n == spared || f.kind == rankStopped && n == f.whom {
+			continue
+		}
+		heard, err := m.said.await(ctx, pattern)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("%s, but rank %d: %w", f.kind, n, err))
+		} else if f.kind == rankKilled {
+			r.toError = append(r.toError, heard.at.Sub(at))
+		}
+	}
+	send(victim.pid(), syscall.SIGCONT)
+	if len(errs) > 0 {
+		return errors.Join(errs...)
+	}
+	r.note(f, at, lastOutcome(f.kind))
+	return r.over(members)
+}
+
+// hearPatience is how long after the deadline, or at once, ranks may take to hear on a busy machine. What they do take is in
+// the summary.
+const hearPatience = 5 * time.Second
+
+func lastOutcome(kind string) string {
+	switch kind {
+	case rankStopped:
+		return "every other rank names it, after the deadline"
+	case rankKilled, rankExits:
+		return "every other rank names it"
+	}
+	return "every rank is told who called what"
+}
+
+// over waits for the ends of a job's processes.
+func (r *round) over(members []member) error {
+	for n, m := range members {
+		select {
+		case <-m.ended:
+		case <-time.After(2 * hearPatience):
+			return fmt.Errorf("rank %d has an error and does not end", n)
+		}
+	}
+	return nil
+}
