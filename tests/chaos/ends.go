@@ -51,9 +51,9 @@ func ends(r *round) error {
 		at = time.Now()
 		send(pid, syscall.SIGKILL)
 	} else {
-		send(engine.Process.Pid, signals[f.arg])
+		send(engine.pid(), signals[f.arg])
 	}
-	if err := engine.Wait(); err == nil {
+	if err := engine.wait(); err == nil {
 		return errors.Join(struck, errors.New("the run ended well"))
 	}
 	if took := time.Since(at); took > 2*hearPatience {
@@ -98,8 +98,8 @@ func agentEnds(r *round) error {
 	}
 	killed, last := r.faults[1], r.faults[2]
 	r.sleep(killed.after)
-	send(a.cmd.Process.Pid, syscall.SIGKILL)
-	_ = a.cmd.Wait() // killed
+	send(a.pid(), syscall.SIGKILL)
+	_ = a.wait() // killed
 	at := time.Now()
 	r.sleep(last.after)
 	for n, m := range members {
@@ -198,7 +198,7 @@ func lies(r *round) error {
 	if err != nil {
 		return err
 	}
-	if err := r.right(r.all, engine.Wait()); err != nil {
+	if err := r.right(r.all, engine.wait()); err != nil {
 		return err
 	}
 	for _, f := range r.faults {

@@ -83,9 +83,9 @@ func jobs(r *round) (err error) {
 		}
 		if job == 0 { // what an agent has once it has served
 			r.sleep(100 * time.Millisecond)
-			before = usageOf(a.cmd.Process.Pid)
+			before = usageOf(a.pid())
 			before.shared = 0
-		} else if err := r.settles(a.cmd.Process.Pid, before); err != nil {
+		} else if err := r.settles(a.pid(), before); err != nil {
 			return fmt.Errorf("after job %d of the round: %w", job, err)
 		}
 	}
@@ -94,7 +94,7 @@ func jobs(r *round) (err error) {
 
 // agent is a running `weir agent`.
 type agent struct {
-	cmd    *exec.Cmd
+	*child
 	socket string // the variable that ranks are given
 }
 
@@ -107,16 +107,16 @@ func (r *round) startAgent() (*agent, error) {
 		env = append(env, r.stage()...)
 	}
 	said := newTranscript()
-	a := &agent{cmd: r.command(env, filepath.Join(r.bin, "weir"), []string{"agent", "-q", "--ranks", strconv.Itoa(r.world)}, said)}
-	if err := r.start(a.cmd); err != nil {
+	c, err := r.start(r.command(env, filepath.Join(r.bin, "weir"), []string{"agent", "-q", "--ranks", strconv.Itoa(r.world)}, said))
+	if err != nil {
 		return nil, err
 	}
-	l, err := said.await(r.ctx, regexp.MustCompile(`^WEIR_AGENT_SOCKET=`))
+	l, err := c.says(r.ctx, said, regexp.MustCompile(`^WEIR_AGENT_SOCKET=`))
 	if err != nil {
-		return nil, errors.Join(err, a.stop())
+		c.kill()
+		return nil, err
 	}
-	a.socket = l.text
-	return a, nil
+	return &agent{c, l.text}, nil
 }
 
 // stage are the variables of ranks, engines and plugins with stand-ins for CUDA and NCCL.
@@ -129,8 +129,8 @@ func (r *round) stage() []string {
 
 // stop asks the agent to end.
 func (a *agent) stop() error {
-	_ = a.cmd.Process.Signal(syscall.SIGTERM) // it may have ended
-	err := a.cmd.Wait()
+	send(a.pid(), syscall.SIGTERM)
+	err := a.wait()
 	var exit *exec.ExitError
 	if errors.As(err, &exit) && exit.ExitCode() == 143 {
 		return nil
@@ -140,12 +140,9 @@ func (a *agent) stop() error {
 
 // member is a rank's process of a job.
 type member struct {
-	cmd   *exec.Cmd
-	said  *transcript
-	ended chan struct{} // closed when it has
+	*child
+	said *transcript
 }
-
-func (m member) pid() int { return m.cmd.Process.Pid }
 
 // join starts the ranks of a job and waits until they call.
 func (r *round) join(a *agent, checked ...string) ([]member, error) {
@@ -156,17 +153,16 @@ func (r *round) join(a *agent, checked ...string) ([]member, error) {
 			env = append(env, r.stage()...)
 		}
 		said := newTranscript()
-		m := member{r.command(env, filepath.Join(r.bin, "programs", "checked"), r.checked(checked...), said), said, make(chan struct{})}
-		if err := r.start(m.cmd); err != nil {
+		c, err := r.start(r.command(env, filepath.Join(r.bin, "programs", "checked"), r.checked(checked...), said))
+		if err != nil {
 			disband(members)
 			return nil, err
 		}
-		go func() { defer close(m.ended); _ = m.cmd.Wait() }() // what it has said counts
-		members = append(members, m)
+		members = append(members, member{c, said})
 	}
 	ctx, cancel := context.WithTimeoutCause(r.ctx, 30*time.Second, errors.New("the ranks do not call within 30s"))
 	defer cancel()
-	if _, err := members[0].said.await(ctx, calling); err != nil {
+	if _, err := members[0].says(ctx, members[0].said, calling); err != nil {
 		disband(members)
 		return nil, err
 	}
@@ -179,8 +175,7 @@ func disband(members []member) {
 		select {
 		case <-m.ended:
 		default:
-			send(m.pid(), syscall.SIGKILL)
-			<-m.ended
+			m.kill()
 		}
 	}
 }
@@ -196,7 +191,7 @@ func (r *round) job(a *agent, job int) error {
 	var odd []string
 	cue := filepath.Join(r.own, fmt.Sprintf("cue-%d", job)) // when there is this file a rank does something odd
 	if kind, found := strings.CutPrefix(last.kind, desync); found {
-		odd = append(odd, fmt.Sprintf("-%s=%d@%s", kind, last.whom, cue))
+		odd = append(odd, fmt.Sprintf("-other-%s=%d@%s", kind, last.whom, cue))
 	} else if last.kind == rankExits {
 		odd = append(odd, fmt.Sprintf("-exits=%d@%s", last.whom, cue))
 	}

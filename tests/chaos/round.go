@@ -11,7 +11,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 )
 
@@ -115,24 +114,6 @@ func (r *round) command(env []string, name string, args []string, to ...*transcr
 	return c
 }
 
-// start starts a command that somebody will wait for.
-func (r *round) start(c *exec.Cmd) error {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if err := c.Start(); err != nil {
-		return err
-	}
-	r.children[c.Process.Pid] = true
-	return nil
-}
-
-// started reports whether a process is waited for by exec.Cmd.
-func (r *round) started(pid int) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.children[pid]
-}
-
 // weir runs a command of the engine to its end.
 func (r *round) weir(args ...string) error {
 	_, err := r.ask(args...)
@@ -143,10 +124,11 @@ func (r *round) weir(args ...string) error {
 func (r *round) ask(args ...string) (said *transcript, err error) {
 	said = newTranscript()
 	c := r.command(nil, filepath.Join(r.bin, "weir"), args, said)
-	if err := r.start(c); err != nil {
+	p, err := r.start(c)
+	if err != nil {
 		return said, err
 	}
-	return said, c.Wait()
+	return said, p.wait()
 }
 
 // checked are arguments of the ranks' program.
@@ -159,16 +141,14 @@ func (r *round) checked(more ...string) []string {
 }
 
 // begin starts `weir run` of checked ranks and waits until they call.
-func (r *round) begin(env []string, checked ...string) (*exec.Cmd, error) {
+func (r *round) begin(env []string, checked ...string) (*child, error) {
 	args := append([]string{"run", "--label", "-n", strconv.Itoa(r.world), "--", "checked"}, r.checked(checked...)...)
-	engine := r.command(env, filepath.Join(r.bin, "weir"), args)
-	if err := r.start(engine); err != nil {
+	engine, err := r.start(r.command(env, filepath.Join(r.bin, "weir"), args))
+	if err != nil {
 		return nil, err
 	}
-	_, err := r.all.await(r.ctx, calling)
-	if err != nil {
-		send(engine.Process.Pid, syscall.SIGKILL)
-		_ = engine.Wait()
+	if _, err = engine.says(r.ctx, r.all, calling); err != nil {
+		engine.kill()
 	}
 	return engine, err
 }
@@ -177,11 +157,11 @@ func (r *round) begin(env []string, checked ...string) (*exec.Cmd, error) {
 func (r *round) until() string { return "-until=" + filepath.Join(r.own, "over") }
 
 // end has ranks that go on end, and waits for that of the engine; all of them must be right.
-func (r *round) end(engine *exec.Cmd) error {
+func (r *round) end(engine *child) error {
 	if err := os.WriteFile(filepath.Join(r.own, "over"), nil, 0o600); err != nil {
 		return err
 	}
-	return r.right(r.all, engine.Wait())
+	return r.right(r.all, engine.wait())
 }
 
 var (

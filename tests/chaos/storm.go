@@ -113,7 +113,7 @@ func wrongWorkers(r *round) error {
 	if err != nil {
 		return err
 	}
-	if err := r.right(r.all, engine.Wait()); err != nil {
+	if err := r.right(r.all, engine.wait()); err != nil {
 		return err
 	}
 	for _, f := range r.faults {

@@ -101,7 +101,8 @@ func (r *round) upgrade(f fault, why string) error {
 	}
 	said := newTranscript()
 	c := r.command(nil, filepath.Join(r.bin, "weir"), args, said)
-	if err := r.start(c); err != nil {
+	reload, err := r.start(c)
+	if err != nil {
 		return err
 	}
 	if f.kind == upgradeStruck {
@@ -112,7 +113,7 @@ func (r *round) upgrade(f fault, why string) error {
 			send(pid, syscall.SIGKILL)
 		}
 	}
-	err := c.Wait()
+	err = reload.wait()
 	switch {
 	case f.kind == upgradeStruck && err != nil:
 		r.note(f, at, "the old one serves on or is started again")

@@ -40,14 +40,14 @@ func draw(r *rand.Rand, o options) call {
 // change makes a call as odd as it should be.
 func (c *call) change(how string) {
 	switch how {
-	case "size":
+	case "other-size":
 		c.elements++
-	case "type": // of the same size, so that nothing else differs
+	case "other-type": // of the same size, so that nothing else differs
 		c.dataType = map[collective.DataType]collective.DataType{
 			collective.Float32: collective.Int32, collective.Int32: collective.Float32,
 			collective.Float64: collective.Int64, collective.Int64: collective.Float64,
 		}[c.dataType]
-	case "op":
+	case "other-op":
 		if c.op == collective.Max {
 			c.op = collective.Sum
 		} else {

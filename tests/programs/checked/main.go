@@ -31,14 +31,14 @@ func main() {
 	flag.BoolVar(&o.device, "device", false, "all-reduce float32 sums in device memory")
 	flag.BoolVar(&o.again, "again", false, "go on after a call that no backend serves")
 	for name, about := range map[string]string{
-		"size":   "is one element longer than the others'",
-		"type":   "is of another data type than the others'",
-		"op":     "is of another op than the others'",
-		"exits":  "is not made: the process ends without leaving its groups",
-		"late":   "comes a quarter of a second after the others'",
-		"wrong":  "is corrupted by the program itself (a defect to be found)",
-		"lost":   "is not made (a defect to be found)",
-		"double": "is made twice (a defect to be found)",
+		"other-size": "is one element longer than the others'",
+		"other-type": "is of another data type than the others'",
+		"other-op":   "is of another op than the others'",
+		"exits":      "is not made: the process ends without leaving its groups",
+		"late":       "comes a quarter of a second after the others'",
+		"wrong":      "is corrupted by the program itself (a defect to be found)",
+		"lost":       "is not made (a defect to be found)",
+		"double":     "is made twice (a defect to be found)",
 	} {
 		flag.Func(name, "a `rank@call`, or rank@file for the next call once there is the file, that "+about, func(s string) error { o.odd = append(o.odd, odd{s, name}); return nil })
 	}
