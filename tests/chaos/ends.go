@@ -110,11 +110,7 @@ func agentEnds(r *round) error {
 		}
 	}
 	r.note(killed, at, "ranks go on with what is decided")
-	last.kind = rankKilled
 	err = r.last(members, last, "")
-	if err == nil {
-		r.results[len(r.results)-1].kind = orphanKilled
-	}
 	left, _ := filepath.Glob(filepath.Join(r.folder, "*"))
 	for _, path := range left { // the next engine of the user would do it
 		err = errors.Join(err, os.RemoveAll(path))

@@ -116,6 +116,7 @@ func (r *round) startAgent() (*agent, error) {
 		c.kill()
 		return nil, err
 	}
+	r.engine = c.pid()
 	return &agent{c, l.text}, nil
 }
 
@@ -219,7 +220,7 @@ func (r *round) last(members []member, f fault, cue string) error {
 	r.sleep(f.after)
 	at := time.Now()
 	switch f.kind {
-	case rankKilled:
+	case rankKilled, orphanKilled:
 		send(victim.pid(), syscall.SIGKILL)
 	case rankStopped:
 		send(victim.pid(), syscall.SIGSTOP)
@@ -228,6 +229,9 @@ func (r *round) last(members []member, f fault, cue string) error {
 		if err := os.WriteFile(cue, nil, 0o600); err != nil {
 			return err
 		}
+	}
+	if f.kind == orphanKilled {
+		pattern, least, spared = namesStopped, fatalDeadline, f.whom
 	}
 	if f.kind == rankKilled || f.kind == rankExits {
 		pattern, spared = regexp.MustCompile(fmt.Sprintf(namesEnd, victim.pid())), f.whom
@@ -264,7 +268,7 @@ const hearPatience = 5 * time.Second
 
 func lastOutcome(kind string) string {
 	switch kind {
-	case rankStopped:
+	case rankStopped, orphanKilled:
 		return "every other rank names it, after the deadline"
 	case rankKilled, rankExits:
 		return "every other rank names it"

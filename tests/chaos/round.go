@@ -24,7 +24,8 @@ type round struct {
 	all    *transcript
 
 	mu       sync.Mutex
-	children map[int]bool // that exec.Cmd waits for
+	children map[int]bool // that somebody waits for
+	engine   int          // the process that reloads are for
 
 	results   []result
 	toError   []time.Duration // from a rank's death to the error of each other
@@ -114,21 +115,15 @@ func (r *round) command(env []string, name string, args []string, to ...*transcr
 	return c
 }
 
-// weir runs a command of the engine to its end.
-func (r *round) weir(args ...string) error {
-	_, err := r.ask(args...)
-	return err
-}
-
-// ask is weir with what it says.
-func (r *round) ask(args ...string) (said *transcript, err error) {
+// reload is `weir plugins reload` and what it says.
+func (r *round) reload(args ...string) (said *transcript, err error) {
 	said = newTranscript()
-	c := r.command(nil, filepath.Join(r.bin, "weir"), args, said)
-	p, err := r.start(c)
+	args = append([]string{"plugins", "reload", "--pid", strconv.Itoa(r.engine)}, args...)
+	c, err := r.start(r.command(nil, filepath.Join(r.bin, "weir"), args, said))
 	if err != nil {
 		return said, err
 	}
-	return said, p.wait()
+	return said, c.wait()
 }
 
 // checked are arguments of the ranks' program.
@@ -147,6 +142,7 @@ func (r *round) begin(env []string, checked ...string) (*child, error) {
 	if err != nil {
 		return nil, err
 	}
+	r.engine = engine.pid()
 	if _, err = engine.says(r.ctx, r.all, calling); err != nil {
 		engine.kill()
 	}

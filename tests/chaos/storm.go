@@ -88,7 +88,7 @@ func (r *round) workers(faults ...string) []string {
 func planWrongWorkers(r *rand.Rand, p *plan) {
 	for n := range 2 + r.IntN(3) {
 		how := oneOf(r, "killed", "stopped", "hangs", "fails", "panics")
-		p.add(fault{kind: "worker " + how + " at a tile", whom: n, arg: fmt.Sprintf("%s@%d", how, 1+r.IntN(1500))})
+		p.add(fault{kind: "worker " + how + " at a tile", whom: n, arg: fmt.Sprintf("%s@%d", how, 1+r.IntN(6000))})
 	}
 	if r.IntN(2) == 0 {
 		p.add(fault{kind: rankLate, whom: r.IntN(p.world), arg: fmt.Sprint(20 + r.IntN(100))})
@@ -109,22 +109,29 @@ func wrongWorkers(r *round) error {
 	}
 	env := append(r.workers(how...), "WEIR_RESTART__FIRST=20s", "WEIR_RESTART__LONGEST=20s") // or the same one goes wrong again and again
 	start := time.Now()
-	engine, err := r.begin(env, append(args, "-op=sum", "-calls=400")...)
+	engine, err := r.begin(env, append(args, "-op=sum", r.until())...)
 	if err != nil {
 		return err
 	}
-	if err := r.right(r.all, engine.wait()); err != nil {
+	noted := r.noteWrong(engine, start)
+	if err := r.end(engine); err != nil {
 		return err
 	}
+	return noted
+}
+
+// noteWrong waits until every worker has gone wrong.
+func (r *round) noteWrong(engine *child, start time.Time) error {
 	for _, f := range r.faults {
 		if f.kind == rankLate {
 			r.note(f, start, "calls go on")
 			continue
 		}
 		name := workerName(f.whom)
-		gone, found := r.all.find(regexp.MustCompile(`a call went on with another backend.*from=` + name + ` |plugin=` + name + ` |backend=` + name + ` `))
-		if !found {
-			return fmt.Errorf("nothing says that %s (%s) went wrong", name, f.arg)
+		went := regexp.MustCompile(`a call went on with another backend.*from=` + name + ` |backend declined.*backend=` + name + ` `)
+		gone, err := engine.says(r.ctx, r.all, went)
+		if err != nil {
+			return fmt.Errorf("%s does not go wrong (%s): %w", name, f.arg, err)
 		}
 		outcome := "it was declined before a call"
 		if _, found := r.all.find(regexp.MustCompile(`a call went on with another backend.*from=` + name + ` `)); found {

@@ -27,7 +27,6 @@ const (
 	workerAnew    = "worker reloaded"
 	bothKilled    = "two workers killed one after another"
 	rankPaused    = "rank stopped for a while"
-	rankStarved   = "rank without descriptors for a while"
 )
 
 // strikes carry out the faults that calls go on under.
@@ -35,7 +34,7 @@ var strikes = map[string]func(*round, fault) error{
 	planKilled:    func(r *round, f fault) error { return r.strike(r.shm, f, kill) },
 	planPaused:    func(r *round, f fault) error { return r.strike(r.shm, f, stop) },
 	planStarved:   func(r *round, f fault) error { return r.strike(r.shm, f, starve) },
-	planReloaded:  func(r *round, _ fault) error { return r.weir("plugins", "reload", "shm") },
+	planReloaded:  func(r *round, _ fault) error { return r.reloadInStorm("shm") },
 	reloadStruck:  (*round).strikeReload,
 	workerKilled:  func(r *round, f fault) error { return r.strike(r.worker(f.whom), f, kill) },
 	workerPaused:  func(r *round, f fault) error { return r.strike(r.worker(f.whom), f, stop) },
@@ -44,18 +43,17 @@ var strikes = map[string]func(*round, fault) error{
 	workerAnew:    (*round).reloadWorker,
 	bothKilled:    (*round).killBoth,
 	rankPaused:    func(r *round, f fault) error { return r.strike(r.rankNow(f.whom), f, stop) },
-	rankStarved:   func(r *round, f fault) error { return r.strike(r.rankNow(f.whom), f, starve) },
 }
 
 // drawStrike is a fault that calls go on under. Workers are among those struck if the round has some.
 func drawStrike(r *rand.Rand, p *plan, workers bool) fault {
 	f := fault{after: between(r, 10*time.Millisecond, 180*time.Millisecond), whom: r.IntN(1 << 10)}
-	f.kind = oneOf(r, planKilled, planKilled, planPaused, planReloaded, reloadStruck, planStarved, rankPaused, rankPaused, rankStarved)
+	f.kind = oneOf(r, planKilled, planKilled, planPaused, planReloaded, reloadStruck, planStarved, rankPaused, rankPaused)
 	if workers && r.IntN(4) > 0 {
 		f.kind = oneOf(r, workerKilled, workerKilled, workerKilled, workerPaused, workerStopped, workerAnew, workerAnew, workerAnew, bothKilled, workerStarved)
 	}
 	switch f.kind {
-	case planPaused, planStarved, workerPaused, workerStarved, rankStarved, rankPaused:
+	case planPaused, planStarved, workerPaused, workerStarved, rankPaused:
 		f.long = between(r, 10*time.Millisecond, 150*time.Millisecond)
 	case workerStopped:
 		f.long = 600 * time.Millisecond
@@ -147,7 +145,7 @@ func (r *round) killBoth(f fault) error {
 
 // reloadWorker brings a worker back into service: classes are decided anew.
 func (r *round) reloadWorker(f fault) error {
-	return r.reload(workerName(f.whom % workers))
+	return r.reloadInStorm(workerName(f.whom % workers))
 }
 
 // strikeReload kills the process that a reload has started, whenever that is: before it serves, so that the old one stays, or after.
@@ -157,7 +155,7 @@ func (r *round) strikeReload(f fault) error {
 		return err
 	}
 	done := make(chan error, 1)
-	go func() { done <- r.reload("shm") }()
+	go func() { done <- r.reloadInStorm("shm") }()
 	for end := time.Now().Add(targetPatience); time.Now().Before(end) && r.ctx.Err() == nil; time.Sleep(2 * time.Millisecond) {
 		young := 0
 		for _, p := range r.left() {
@@ -177,9 +175,9 @@ func (r *round) strikeReload(f fault) error {
 // serves is what a reload says that a fault has come in its way; then the old process serves on.
 var serves = regexp.MustCompile(`the old process serves on|reload plugin \w+: |being reloaded`)
 
-// reload reloads a plugin. It may fail, with words why, where plugins are struck at the same time.
-func (r *round) reload(name string) error {
-	said, err := r.ask("plugins", "reload", name)
+// reloadInStorm reloads a plugin. It may fail, with words why, where plugins are struck at the same time.
+func (r *round) reloadInStorm(name string) error {
+	said, err := r.reload(name)
 	if err != nil {
 		if _, why := said.find(serves); !why {
 			return fmt.Errorf("weir plugins reload %s: %w:\n%s", name, err, said)

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 )
@@ -95,25 +96,21 @@ func (r *round) upgrade(f fault, why string) error {
 	if err := r.become(f.arg); err != nil {
 		return err
 	}
-	args := []string{"plugins", "reload", "own"}
+	args := []string{"own"}
 	if f.kind == upgradeForged {
 		args, why = append(args, "--sha256", strings.Repeat("0", 64)), "checksum"
 	}
-	said := newTranscript()
-	c := r.command(nil, filepath.Join(r.bin, "weir"), args, said)
-	reload, err := r.start(c)
-	if err != nil {
-		return err
-	}
+	var killer sync.WaitGroup
 	if f.kind == upgradeStruck {
-		r.sleep(f.long)
-		if pid, err := r.target("version of the plugin", func(p process) bool {
-			return p.args[0] == r.link() || strings.HasPrefix(p.args[0], filepath.Join(r.bin, "versions")+"/")
-		}); err == nil {
-			send(pid, syscall.SIGKILL)
-		}
+		killer.Go(func() {
+			r.sleep(f.long)
+			if pid, err := r.target("version of the plugin", r.isVersion); err == nil {
+				send(pid, syscall.SIGKILL)
+			}
+		})
 	}
-	err = reload.wait()
+	said, err := r.reload(args...)
+	killer.Wait()
 	switch {
 	case f.kind == upgradeStruck && err != nil:
 		r.note(f, at, "the old one serves on or is started again")
@@ -125,6 +122,10 @@ func (r *round) upgrade(f fault, why string) error {
 		return fmt.Errorf("%s: %w, want %q:\n%s", f.kind, err, why, said)
 	}
 	return nil
+}
+
+func (r *round) isVersion(p process) bool {
+	return p.args[0] == r.link() || strings.HasPrefix(p.args[0], filepath.Join(r.bin, "versions")+"/")
 }
 
 const quarantined = "plugin killed until it is given up"
@@ -172,8 +173,8 @@ func (r *round) giveUp() error {
 			if _, err := r.all.await(r.ctx, isGivenUp); err != nil {
 				return err
 			}
-			if err := r.weir("plugins", "reload", "shm"); err != nil {
-				return fmt.Errorf("reload of a plugin that was given up: %w", err)
+			if said, err := r.reload("shm"); err != nil {
+				return fmt.Errorf("reload of a plugin that was given up: %w:\n%s", err, said)
 			}
 			outcome = "it serves again"
 		default:
