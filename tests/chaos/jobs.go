@@ -66,8 +66,12 @@ func drawEnd(r *rand.Rand, p *plan) fault {
 	return f
 }
 
-// fatalDeadline is group.deadline where ranks are stopped for good.
-const fatalDeadline = 1500 * time.Millisecond
+// fatalDeadline is group.deadline where ranks are stopped for good. A rank that is stopped while a class is decided has the
+// deadline of that step, and the engine's grace.
+const (
+	fatalDeadline    = 1500 * time.Millisecond
+	decisionDeadline = 3*time.Second + 5*time.Second
+)
 
 // jobs: the agent outlives jobs of which every rank hears why they ended, and holds no more after them than before.
 func jobs(r *round) (err error) {
@@ -208,8 +212,8 @@ func (r *round) job(a *agent, job int) error {
 }
 
 var (
-	namesEnd      = `rank \d+ \(process %d\) has ended`
-	namesStopped  = regexp.MustCompile(`ranks? [\d, ]+ did not begin all-reduce \d+ within|rank \d+ began all-reduce \d+ and did not finish its part within|rank \d+ did not report weir\.\w+ within`)
+	namesEnd      = `rank %d \(process %d\) has ended|rank %[1]d ended during weir\.\w+`
+	namesStopped  = regexp.MustCompile(`ranks? [\d, ]+ did not call .* within|ranks? [\d, ]+ did not begin all-reduce \d+ within|rank \d+ began all-reduce \d+ and did not finish its part within|rank \d+ did not report weir\.\w+ within`)
 	namesDisagree = regexp.MustCompile(`ranks disagree about all-reduce \d+: ranks? [\d, ]+: .*; ranks? [\d, ]+: `)
 )
 
@@ -224,7 +228,7 @@ func (r *round) last(members []member, f fault, cue string) error {
 		send(victim.pid(), syscall.SIGKILL)
 	case rankStopped:
 		send(victim.pid(), syscall.SIGSTOP)
-		pattern, least = namesStopped, fatalDeadline
+		pattern, least = namesStopped, decisionDeadline
 	default:
 		if err := os.WriteFile(cue, nil, 0o600); err != nil {
 			return err
@@ -234,7 +238,7 @@ func (r *round) last(members []member, f fault, cue string) error {
 		pattern, least, spared = namesStopped, fatalDeadline, f.whom
 	}
 	if f.kind == rankKilled || f.kind == rankExits {
-		pattern, spared = regexp.MustCompile(fmt.Sprintf(namesEnd, victim.pid())), f.whom
+		pattern, spared = regexp.MustCompile(fmt.Sprintf(namesEnd, f.whom, victim.pid())), f.whom
 		if f.kind == rankExits { // it says nothing when
 			<-victim.ended
 			at = time.Now()
@@ -256,10 +260,20 @@ func (r *round) last(members []member, f fault, cue string) error {
 	}
 	send(victim.pid(), syscall.SIGCONT)
 	if len(errs) > 0 {
+		r.trace(members)
 		return errors.Join(errs...)
 	}
 	r.note(f, at, lastOutcome(f.kind))
 	return r.over(members)
+}
+
+// trace has an agent and ranks that hang say where they are.
+func (r *round) trace(members []member) {
+	for _, m := range members {
+		send(m.pid(), syscall.SIGQUIT)
+	}
+	send(r.engine, syscall.SIGQUIT)
+	r.sleep(time.Second)
 }
 
 // hearPatience is how long after the deadline, or at once, ranks may take to hear on a busy machine. What they do take is in

@@ -107,7 +107,7 @@ var settings = []string{
 func (r *round) command(env []string, name string, args []string, to ...*transcript) *exec.Cmd {
 	c := exec.CommandContext(r.ctx, name, args...)
 	c.Env = append([]string{
-		"PATH=" + filepath.Join(r.bin, "programs") + ":" + os.Getenv("PATH"), "HOME=", "XDG_RUNTIME_DIR=" + r.folder, "TMPDIR=" + r.folder, "GOTRACEBACK=single",
+		"PATH=" + filepath.Join(r.bin, "programs") + ":" + os.Getenv("PATH"), "HOME=", "XDG_RUNTIME_DIR=" + r.folder, "TMPDIR=" + r.folder, "GOTRACEBACK=all",
 	}, append(append([]string{}, settings...), env...)...)
 	w := &writer{to: append(to, r.all)}
 	c.Stdout, c.Stderr = w, w
