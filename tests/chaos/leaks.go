@@ -26,29 +26,35 @@ func lookAround() surroundings {
 	return s
 }
 
-// leftovers is an error that lists processes, files and sockets that outlive the round. They get a moment to go.
-func (r *round) leftovers(before surroundings) error {
-	_ = os.RemoveAll(filepath.Join(r.own, "over"))
-	var left []string
-	var processes []process
-	for end := time.Now().Add(10 * time.Second); ; time.Sleep(5 * time.Millisecond) {
-		processes = r.left()
-		left, _ = filepath.Glob(filepath.Join(r.folder, "*"))
-		for _, p := range processes {
-			left = append(left, p.String())
-		}
-		left = append(append(left, socketsIn("/proc/net/unix", r.folder)...), before.fresh()...)
-		if len(left) == 0 {
-			return nil
-		}
-		if time.Now().After(end) {
-			break
-		}
+// leavings are processes, files and sockets of a round that are there.
+type leavings struct {
+	words     []string
+	processes []process
+}
+
+func (r *round) look(before surroundings) leavings {
+	l := leavings{processes: r.left()}
+	l.words, _ = filepath.Glob(filepath.Join(r.folder, "*"))
+	for _, p := range l.processes {
+		l.words = append(l.words, p.String())
 	}
-	for _, p := range processes {
+	l.words = append(append(l.words, socketsIn("/proc/net/unix", r.folder)...), before.fresh()...)
+	return l
+}
+
+// leftovers is an error that lists what outlives the round. It gets a moment to go.
+func (r *round) leftovers(before surroundings) error {
+	l := r.look(before)
+	for end := time.Now().Add(10 * time.Second); len(l.words) > 0 && time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+		l = r.look(before)
+	}
+	if len(l.words) == 0 {
+		return nil
+	}
+	for _, p := range l.processes {
 		send(p.pid, syscall.SIGKILL)
 	}
-	return fmt.Errorf("left behind: %s", strings.Join(left, "; "))
+	return fmt.Errorf("left behind: %s", strings.Join(l.words, "; "))
 }
 
 // fresh are the files around that were not there before. The tests' own library leaves one when a rank is killed while it

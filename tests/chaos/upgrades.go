@@ -110,6 +110,12 @@ func (r *round) upgrade(f fault, why string) error {
 		})
 	}
 	said, err := r.reload(args...)
+	for range 5 { // the process that was struck before may be missed only now, in a call
+		if f.kind != upgraded || err == nil || !strings.Contains(said.String(), "a worker was lost in a call") {
+			break
+		}
+		said, err = r.reload(args...)
+	}
 	killer.Wait()
 	switch {
 	case f.kind == upgradeStruck && err != nil:
