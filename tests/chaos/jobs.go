@@ -213,8 +213,8 @@ func (r *round) job(a *agent, job int) error {
 
 var (
 	namesEnd      = `rank %d \(process %d\) has ended|rank %[1]d ended during weir\.\w+`
-	namesStopped  = regexp.MustCompile(`ranks? [\d, ]+ did not call .* within|ranks? [\d, ]+ did not begin all-reduce \d+ within|rank \d+ began all-reduce \d+ and did not finish its part within|rank \d+ did not report weir\.\w+ within`)
-	namesDisagree = regexp.MustCompile(`ranks disagree about all-reduce \d+: ranks? [\d, ]+: .*; ranks? [\d, ]+: `)
+	namesStopped  = regexp.MustCompile(`ranks? [\d, ]+ did not call .* within|ranks? [\d, ]+ did not begin all-reduce \d+|rank \d+ began all-reduce \d+ and did not finish its part within|rank \d+ did not report weir\.\w+ within`)
+	namesDisagree = regexp.MustCompile(`ranks disagree about all-reduce \d+: ranks? [\d, ]+: .*; ranks? [\d, ]+: |ranks disagree: ranks? [\d, ]+ called .*, ranks? [\d, ]+ called `)
 )
 
 // last ends a job and holds every rank to hearing why, in time.
