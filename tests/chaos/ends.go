@@ -184,7 +184,7 @@ func planLies(r *rand.Rand, p *plan) {
 
 // lies: whatever plugins say or do when they are asked is a decline, with its code, and the next is asked.
 func lies(r *round) error {
-	env := []string{"WEIR_DEADLINES__START=1500ms", "WEIR_DEADLINES__CALL=500ms", "WEIR_RESTART__FIRST=20s", "WEIR_RESTART__LONGEST=20s"}
+	env := []string{"WEIR_DEADLINES__START=2500ms", "WEIR_DEADLINES__CALL=500ms", "WEIR_RESTART__FIRST=20s", "WEIR_RESTART__LONGEST=20s"}
 	for _, f := range r.faults {
 		key := fmt.Sprintf("WEIR_PLUGINS__LIAR%d", f.whom)
 		env = append(env, key+"__PATH="+filepath.Join(r.bin, "programs", "badplugin"), key+"__ENV__BAD="+f.arg, fmt.Sprintf("%s__ENV__NAME=liar%d", key, f.whom))

@@ -97,7 +97,7 @@ func (r *round) report() string {
 
 // settings are the deadlines of all rounds. They are short, but no fault that should only cost time meets them.
 var settings = []string{
-	"WEIR_GROUP__DEADLINE=5s", "WEIR_GROUP__JOIN_DEADLINE=20s",
+	"WEIR_GROUP__DEADLINE=15s", "WEIR_GROUP__JOIN_DEADLINE=20s",
 	"WEIR_DEADLINES__START=3s", "WEIR_DEADLINES__CALL=1s", "WEIR_DEADLINES__PREPARE=3s", "WEIR_DEADLINES__SELF_TEST=3s", "WEIR_DEADLINES__WORKER=250ms",
 	"WEIR_RESTART__FIRST=10ms", "WEIR_RESTART__LONGEST=20ms", "WEIR_RESTART__MOST=1000",
 	"WEIR_PLUGINS__NCCL__DISABLED=true", // it is there for ranks with a device

@@ -63,7 +63,7 @@ func upgrades(r *round) error {
 	if err := r.become(goodVersions[worker][0]); err != nil {
 		return err
 	}
-	engine, err := r.begin([]string{"WEIR_PLUGINS__OWN__PATH=" + r.link(), "WEIR_DEADLINES__START=1500ms"}, r.until())
+	engine, err := r.begin([]string{"WEIR_PLUGINS__OWN__PATH=" + r.link(), "WEIR_DEADLINES__START=2500ms"}, r.until())
 	if err != nil {
 		return err
 	}
