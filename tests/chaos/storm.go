@@ -117,31 +117,38 @@ func wrongWorkers(r *round) error {
 	if err != nil {
 		return err
 	}
-	noted := r.noteWrong(engine, start)
+	waited := r.awaitWrong(engine)
 	if err := r.end(engine); err != nil {
 		return err
 	}
-	return noted
+	for _, f := range r.faults {
+		outcome := "calls go on"
+		if f.kind != rankLate {
+			outcome = "it was declined before a call"
+			if _, found := r.all.find(regexp.MustCompile(leftFor(f))); found {
+				outcome = "a call went on with another backend"
+			}
+		}
+		r.note(f, start, outcome)
+	}
+	return waited
 }
 
-// noteWrong waits until every worker has gone wrong.
-func (r *round) noteWrong(engine *child, start time.Time) error {
+// leftFor is what is said when a call goes on without the worker that a fault is of.
+func leftFor(f fault) string {
+	return `a call went on with another backend.*from=` + workerName(f.whom) + ` `
+}
+
+// awaitWrong waits until every worker has gone wrong.
+func (r *round) awaitWrong(engine *child) error {
 	for _, f := range r.faults {
 		if f.kind == rankLate {
-			r.note(f, start, "calls go on")
 			continue
 		}
-		name := workerName(f.whom)
-		went := regexp.MustCompile(`a call went on with another backend.*from=` + name + ` |backend declined.*backend=` + name + ` `)
-		gone, err := engine.says(r.ctx, r.all, went)
-		if err != nil {
-			return fmt.Errorf("%s does not go wrong (%s): %w", name, f.arg, err)
+		went := regexp.MustCompile(leftFor(f) + `|backend declined.*backend=` + workerName(f.whom) + ` `)
+		if _, err := engine.says(r.ctx, r.all, went); err != nil {
+			return fmt.Errorf("%s does not go wrong (%s): %w", workerName(f.whom), f.arg, err)
 		}
-		outcome := "it was declined before a call"
-		if _, found := r.all.find(regexp.MustCompile(`a call went on with another backend.*from=` + name + ` `)); found {
-			outcome = "a call went on with another backend"
-		}
-		r.note(f, gone.at, outcome)
 	}
 	return nil
 }
