@@ -50,8 +50,8 @@ func planDeviceJobs(r *rand.Rand, p *plan) {
 		f.job = job
 		p.add(f)
 		f = drawEnd(r, p)
-		if strings.HasPrefix(f.kind, desync) { // the stand-in does not notice: it adds up what there is
-			f.kind = rankKilled
+		if strings.HasPrefix(f.kind, desync) || f.kind == rankStopped {
+			f.kind = rankKilled // the stand-in adds up whatever there is, and does a rank's part in the process that is stopped
 		}
 		f.job = job
 		p.add(f)

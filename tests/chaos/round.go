@@ -163,7 +163,7 @@ func (r *round) end(engine *child) error {
 var (
 	calling  = regexp.MustCompile(`^(\[\d+\] )?calling$`)
 	allRight = regexp.MustCompile(`^(?:\[\d+\] )?rank \d+: (\d+) calls, all right$`)
-	wrong    = regexp.MustCompile(`element \d+ is .*, want `)
+	wrong    = regexp.MustCompile(`checked: .*element \d+ is .*, want `)
 	ended    = regexp.MustCompile(`checked: call (\d+) \(`)
 	added    = regexp.MustCompile(`a call went on with another backend.* added=(\S+)`)
 )
