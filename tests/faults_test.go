@@ -187,6 +187,37 @@ func TestLateRankIsNamed(t *testing.T) {
 	wantErrors(t, []error{errs[0], errs[2], errs[3]}, "rank 1 did not begin all-reduce 2 within 300ms: last, rank 1 began all-reduce 1")
 }
 
+// TestLateRankIsNamedWithoutAgent: the first to give up cannot tell the others why, who find it out themselves.
+func TestLateRankIsNamedWithoutAgent(t *testing.T) {
+	const world = 4
+	j := startAgent(t, world, func(o *agent.Options) { o.CallDeadline = 400 * time.Millisecond }, candidate("flat", &fake{}))
+	var decided, others sync.WaitGroup
+	decided.Add(world)
+	others.Add(world - 1)
+	errs := j.each(t, world, func(s *rank.Session) error {
+		err := sumIsRight(s.World(), 8)
+		decided.Done()
+		if err != nil {
+			return err
+		}
+		decided.Wait()
+		switch s.World().Rank() {
+		case 0:
+			if err := j.agent.Close(); err != nil {
+				return err
+			}
+		case 1:
+			others.Wait()
+			return nil
+		case 2:
+			time.Sleep(150 * time.Millisecond) // so that another rank's patience ends first
+		}
+		defer others.Done()
+		return sumOf(s.World(), 8)
+	})
+	wantErrors(t, []error{errs[0], errs[2], errs[3]}, "rank 1 did not begin all-reduce 2", "last, rank 1 began all-reduce 1 of")
+}
+
 func TestClosedGroupsLeaveNoMemory(t *testing.T) {
 	j := startAgent(t, 2, nil, candidate("flat", &fake{}))
 	mapped := func() int {

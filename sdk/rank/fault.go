@@ -39,14 +39,31 @@ func (g *Group) broken(number uint64, err error) error {
 }
 
 // aborted is the error of a group that somebody else declared dead. The word in shared memory is faster than the
-// message that says why, so it waits for that.
+// message that says why, so it waits for that. Without an agent, which passes it on, there is none: then the board tells.
 func (g *Group) aborted() error {
-	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(patience); time.Now().Before(end) && !g.session.isLost(); time.Sleep(time.Millisecond) {
 		if e := g.dead.Load(); e != nil {
 			return e
 		}
 	}
-	return g.fail(&GroupError{Group: g.id, Text: "a rank or the agent aborted it without saying why"})
+	return g.fail(&GroupError{Group: g.id, Text: g.abandoned()}) // if it has failed meanwhile that stays
+}
+
+// abandoned says what can be seen of why another rank gave the group up during this rank's last call.
+func (g *Group) abandoned() string {
+	own := g.board.Begun(g.rank)
+	var mismatch *exec.Mismatch
+	err := g.stalled()
+	behind := g.behind(own.Number)
+	switch {
+	case errors.As(err, &mismatch):
+		return g.disagreement(own.Number)
+	case err != nil:
+		return err.Error()
+	case len(behind) > 0:
+		return fmt.Sprintf("%s did not begin all-reduce %d, and another rank has given up: last, %s", ranksInWords(behind), own.Number, g.didAll(behind))
+	}
+	return fmt.Sprintf("a rank or the agent gave up during all-reduce %d without saying why", own.Number)
 }
 
 // stalled looks, while a call waits, for a peer that will not come.
@@ -83,27 +100,35 @@ func (g *Group) disagreement(number uint64) string {
 	}
 	parts := lo.Map(order, func(what string, _ int) string {
 		ranks := callers[what]
-		return fmt.Sprintf("%s %s: %s", lo.Ternary(len(ranks) == 1, "rank", "ranks"), join(ranks), what)
+		return fmt.Sprintf("%s: %s", ranksInWords(ranks), what)
 	})
 	return fmt.Sprintf("ranks disagree about all-reduce %d: %s", number, strings.Join(parts, "; "))
 }
 
 // lateness says which ranks did not come, or which one does not go on if all have.
 func (g *Group) lateness(number uint64, late *exec.Late) string {
-	behind := lo.Filter(lo.Range(len(g.ranks)), func(rank, _ int) bool { return g.board.Begun(rank).Number < number })
+	behind := g.behind(number)
 	if len(behind) == 0 {
 		return fmt.Sprintf("rank %d began all-reduce %d and did not finish its part within %s", late.Rank, number, g.deadline)
 	}
-	return fmt.Sprintf("%s %s did not begin all-reduce %d within %s: last, %s", lo.Ternary(len(behind) == 1, "rank", "ranks"),
-		join(behind), number, g.deadline, strings.Join(lo.Map(behind, func(rank, _ int) string { return g.did(rank) }), "; "))
+	return fmt.Sprintf("%s did not begin all-reduce %d within %s: last, %s", ranksInWords(behind), number, g.deadline, g.didAll(behind))
+}
+
+// behind are the ranks that have not begun a call.
+func (g *Group) behind(number uint64) []int {
+	return lo.Filter(lo.Range(len(g.ranks)), func(rank, _ int) bool { return g.board.Begun(rank).Number < number })
+}
+
+func (g *Group) didAll(ranks []int) string {
+	return strings.Join(lo.Map(ranks, func(rank, _ int) string { return g.did(rank) }), "; ")
 }
 
 func (g *Group) did(rank int) string {
 	return fmt.Sprintf("rank %d began %s", rank, g.board.Begun(rank))
 }
 
-func join(ranks []int) string {
-	return strings.Join(lo.Map(ranks, func(r, _ int) string { return fmt.Sprint(r) }), ", ")
+func ranksInWords(ranks []int) string {
+	return lo.Ternary(len(ranks) == 1, "rank ", "ranks ") + strings.Join(lo.Map(ranks, func(r, _ int) string { return fmt.Sprint(r) }), ", ")
 }
 
 // notServed is the error of a byte count that no backend accepted.

@@ -1,219 +1,216 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
-	"syscall"
 	"time"
 )
 
-// round is one run of ranks with faults.
+// round is a plan that is carried out.
 type round struct {
 	options
-	number   int
-	random   *rand.Rand
-	scenario scenario
-	world    int
-	folder   string // where its engine keeps its own
+	*plan
+	ctx    context.Context
+	folder string // where its engines keep their own
+	own    string // what chaos itself keeps: links to plugins, a file that ends the ranks
+	all    *transcript
 
-	faults    []string // that were made, by kind
-	made      time.Time
-	toError   time.Duration // from a rank's end to the end of all others
-	calls     int
+	mu       sync.Mutex
+	children map[int]bool // that somebody waits for
+	engine   int          // the process that reloads are for
+
+	results   []result
+	toError   []time.Duration // from a rank's death to the error of each other
+	calls     int             // that ranks made and checked, of all ranks together
 	failovers []time.Duration
+}
 
-	mu     sync.Mutex
-	text   bytes.Buffer // what everybody printed
-	engine *exec.Cmd
-	begun  chan struct{} // closed when the ranks call
+// result is what became of a fault.
+type result struct {
+	fault
+	at      time.Time
+	outcome string
 }
 
 // patience bounds a round: everything in it has deadlines that are far shorter.
-const patience = 60 * time.Second
+const patience = 90 * time.Second
 
-func newRound(o options, number int) *round {
-	r := &round{options: o, number: number, random: rand.New(rand.NewPCG(o.seed, uint64(number))), begun: make(chan struct{})}
-	r.scenario = scenarios[r.random.IntN(len(scenarios))]
-	r.world = 2 + r.random.IntN(3)
-	if r.random.IntN(5) == 0 {
-		r.world = 5 + r.random.IntN(4)
-	}
-	return r
-}
-
-func (r *round) String() string {
-	return fmt.Sprintf("%s, %d ranks, faults: %s", r.scenario.name, r.world, strings.Join(r.faults, ", "))
-}
-
-func (r *round) fault(kind string) {
-	r.faults = append(r.faults, kind)
-	r.made = time.Now()
+func newRound(o options, p *plan) *round {
+	return &round{options: o, plan: p, all: newTranscript(), children: map[int]bool{}}
 }
 
 // run makes the round and looks at what it left.
 func (r *round) run(ctx context.Context) (err error) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("the round is not over after %s", patience))
 	defer cancel()
+	r.ctx = ctx
+	if err := adoptOrphans(); err != nil {
+		return err
+	}
 	if r.folder, err = os.MkdirTemp("", "wc"); err != nil {
 		return err
 	}
 	defer os.RemoveAll(r.folder)
-	err = r.scenario.run(ctx, r)
+	if r.own, err = os.MkdirTemp("", "wx"); err != nil {
+		return err
+	}
+	defer os.RemoveAll(r.own)
+	before := lookAround()
+	err = r.scenario.run(r)
 	if ctx.Err() != nil {
-		err = errors.Join(err, fmt.Errorf("not over after %s", patience))
+		err = errors.Join(err, context.Cause(ctx))
 	}
-	r.read()
-	if m := wrong.FindString(r.output()); m != "" {
-		err = errors.Join(err, errors.New(m))
-	}
-	if left := r.leftovers(); len(left) > 0 {
-		err = errors.Join(err, fmt.Errorf("left behind: %s", strings.Join(left, "; ")))
-		for pid := range r.processes() {
-			_ = syscall.Kill(pid, syscall.SIGKILL)
-		}
-	}
+	err = errors.Join(err, r.read(), r.complete(), r.leftovers(before))
 	return err
 }
 
-// command is a program of the run, in the round's own folder.
-func (r *round) command(ctx context.Context, env []string, name string, args ...string) *exec.Cmd {
-	c := exec.CommandContext(ctx, name, args...)
+// complete says which of the planned faults were not made.
+func (r *round) complete() error {
+	if missing := len(r.faults) - len(r.results); missing != 0 {
+		return fmt.Errorf("%d of %d faults were not made", missing, len(r.faults))
+	}
+	return nil
+}
+
+// note records a fault that was made and what became of it.
+func (r *round) note(f fault, at time.Time, outcome string) {
+	r.results = append(r.results, result{f, at, outcome})
+}
+
+// report is the round in words.
+func (r *round) report() string {
+	var b strings.Builder
+	fmt.Fprintln(&b, r.title())
+	for _, x := range r.results {
+		fmt.Fprintf(&b, "  %s: %s\n", x.fault, x.outcome)
+	}
+	return b.String()
+}
+
+// settings are the deadlines of all rounds. They are short, but no fault that should only cost time meets them.
+var settings = []string{
+	"WEIR_GROUP__DEADLINE=15s", "WEIR_GROUP__JOIN_DEADLINE=20s",
+	"WEIR_DEADLINES__START=3s", "WEIR_DEADLINES__CALL=1s", "WEIR_DEADLINES__PREPARE=3s", "WEIR_DEADLINES__SELF_TEST=3s", "WEIR_DEADLINES__WORKER=250ms",
+	"WEIR_RESTART__FIRST=10ms", "WEIR_RESTART__LONGEST=20ms", "WEIR_RESTART__MOST=1000",
+	"WEIR_PLUGINS__NCCL__DISABLED=true", // it is there for ranks with a device
+}
+
+// command is a program of the run, whose output goes into transcripts.
+func (r *round) command(env []string, name string, args []string, to ...*transcript) *exec.Cmd {
+	c := exec.CommandContext(r.ctx, name, args...)
 	c.Env = append([]string{
-		"PATH=" + filepath.Join(r.bin, "programs") + ":" + os.Getenv("PATH"), "HOME=", "XDG_RUNTIME_DIR=" + r.folder, "GOTRACEBACK=single",
-		"WEIR_RESTART__FIRST=20ms", "WEIR_DEADLINES__WORKER=300ms", "WEIR_GROUP__DEADLINE=3s", "WEIR_DEADLINES__CALL=500ms", "WEIR_DEADLINES__START=3s",
-		"WEIR_DEADLINES__PREPARE=3s", "WEIR_DEADLINES__SELF_TEST=3s", "WEIR_RESTART__MOST=100",
-	}, env...)
-	w := &lineWriter{round: r}
+		"PATH=" + filepath.Join(r.bin, "programs") + ":" + os.Getenv("PATH"), "HOME=", "XDG_RUNTIME_DIR=" + r.folder, "TMPDIR=" + r.folder, "GOTRACEBACK=all",
+	}, append(append([]string{}, settings...), env...)...)
+	w := &writer{to: append(to, r.all)}
 	c.Stdout, c.Stderr = w, w
 	c.WaitDelay = 5 * time.Second
 	return c
 }
 
-// weir begins `weir run` of checked ranks and waits until they call.
-func (r *round) weir(ctx context.Context, env []string, flags ...string) error {
-	args := []string{"run", "-q", "-n", strconv.Itoa(r.world), "--", "checked", "-seed", strconv.FormatUint(r.random.Uint64(), 10)}
-	r.engine = r.command(ctx, env, filepath.Join(r.bin, "weir"), append(args, flags...)...)
-	if err := r.engine.Start(); err != nil {
+// reload is `weir plugins reload` and what it says.
+func (r *round) reload(args ...string) (said *transcript, err error) {
+	said = newTranscript()
+	args = append([]string{"plugins", "reload", "--pid", strconv.Itoa(r.engine)}, args...)
+	c, err := r.start(r.command(nil, filepath.Join(r.bin, "weir"), args, said))
+	if err != nil {
+		return said, err
+	}
+	return said, c.wait()
+}
+
+// checked are arguments of the ranks' program.
+func (r *round) checked(more ...string) []string {
+	args := []string{"-seed", strconv.FormatUint(r.plan.calls, 10), "-pause=1ms", "-groups", strconv.Itoa(r.groups)}
+	if r.device {
+		args = append(args, "-device")
+	}
+	return append(append(args, defects[r.plant].args(r)...), more...)
+}
+
+// begin starts `weir run` of checked ranks and waits until they call.
+func (r *round) begin(env []string, checked ...string) (*child, error) {
+	args := append([]string{"run", "--label", "-n", strconv.Itoa(r.world), "--", "checked"}, r.checked(checked...)...)
+	engine, err := r.start(r.command(env, filepath.Join(r.bin, "weir"), args))
+	if err != nil {
+		return nil, err
+	}
+	r.engine = engine.pid()
+	if _, err = engine.says(r.ctx, r.all, calling); err != nil {
+		engine.kill()
+	}
+	return engine, err
+}
+
+// until is the argument that has ranks go on until end.
+func (r *round) until() string { return "-until=" + filepath.Join(r.own, "over") }
+
+// end has ranks that go on end, and waits for that of the engine; all of them must be right.
+func (r *round) end(engine *child) error {
+	if err := os.WriteFile(filepath.Join(r.own, "over"), nil, 0o600); err != nil {
 		return err
 	}
-	return r.awaitCalls(ctx)
-}
-
-func (r *round) awaitCalls(ctx context.Context) error {
-	select {
-	case <-r.begun:
-		return nil
-	case <-ctx.Done():
-		return errors.New("the ranks do not call")
-	}
-}
-
-// lineWriter keeps what is printed and sees when the ranks call.
-type lineWriter struct{ round *round }
-
-func (w *lineWriter) Write(p []byte) (int, error) {
-	r := w.round
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.text.Write(p)
-	select {
-	case <-r.begun:
-	default:
-		if bytes.Contains(r.text.Bytes(), []byte("calling\n")) {
-			close(r.begun)
-		}
-	}
-	return len(p), nil
-}
-
-var _ io.Writer = (*lineWriter)(nil)
-
-func (r *round) output() string {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.text.String()
+	return r.right(r.all, engine.wait())
 }
 
 var (
-	allRight = regexp.MustCompile(`(?m)^rank \d+: (\d+) calls, all right$`)
-	wrong    = regexp.MustCompile(`(?m)^.*element \d+ is .*, want .*$`)
+	calling  = regexp.MustCompile(`^(\[\d+\] )?calling$`)
+	allRight = regexp.MustCompile(`^(?:\[\d+\] )?rank \d+: (\d+) calls, all right$`)
+	wrong    = regexp.MustCompile(`checked: .*element \d+ is .*, want `)
+	ended    = regexp.MustCompile(`checked: call (\d+) \(`)
 	added    = regexp.MustCompile(`a call went on with another backend.* added=(\S+)`)
 )
 
-// read takes the figures from what was printed.
-func (r *round) read() {
-	text := r.output()
-	for _, m := range added.FindAllStringSubmatch(text, -1) {
-		if d, err := time.ParseDuration(m[1]); err == nil {
+// right says why not every rank has made every call rightly.
+func (r *round) right(t *transcript, end error) error {
+	found := t.findAll(allRight)
+	if len(found) != r.world {
+		return fmt.Errorf("%d of %d ranks are right; it ended with %v", len(found), r.world, end)
+	}
+	counts := map[string]bool{}
+	for _, l := range found {
+		counts[allRight.FindStringSubmatch(l.text)[1]] = true
+	}
+	if len(counts) != 1 {
+		return fmt.Errorf("ranks have made different numbers of calls: %v", found)
+	}
+	return end
+}
+
+// read takes the figures from what was printed. The error is a result that was wrong, in whatever round.
+func (r *round) read() error {
+	for _, l := range r.all.findAll(added) {
+		if d, err := time.ParseDuration(added.FindStringSubmatch(l.text)[1]); err == nil {
 			r.failovers = append(r.failovers, d)
 		}
 	}
-	for _, m := range allRight.FindAllStringSubmatch(text, -1) {
-		n, _ := strconv.Atoi(m[1])
-		r.calls = max(r.calls, n)
+	for _, l := range r.all.findAll(allRight) {
+		n, _ := strconv.Atoi(allRight.FindStringSubmatch(l.text)[1])
+		r.calls += n
 	}
+	for _, l := range r.all.findAll(ended) {
+		n, _ := strconv.Atoi(ended.FindStringSubmatch(l.text)[1])
+		r.calls += n - 1 // that one has failed
+	}
+	if l, found := r.all.find(wrong); found {
+		return errors.New(l.text)
+	}
+	return nil
 }
 
-// right says why the run was not right on every rank.
-func (r *round) right(ended error) error {
-	if n := len(allRight.FindAllString(r.output(), -1)); n != r.world {
-		return fmt.Errorf("%d of %d ranks are right; it ended with %v", n, r.world, ended)
+// sleep waits; false if the round is over.
+func (r *round) sleep(d time.Duration) bool {
+	select {
+	case <-time.After(d):
+		return true
+	case <-r.ctx.Done():
+		return false
 	}
-	return ended
 }
-
-// processes are those that know of the round's folder, with their command lines.
-func (r *round) processes() map[int]string {
-	found := map[int]string{}
-	all, _ := filepath.Glob("/proc/[0-9]*")
-	for _, p := range all {
-		about, _ := os.ReadFile(filepath.Join(p, "environ"))
-		line, _ := os.ReadFile(filepath.Join(p, "cmdline"))
-		if pid, err := strconv.Atoi(filepath.Base(p)); err == nil && len(line) > 0 && strings.Contains(string(about)+string(line), r.folder) {
-			found[pid] = strings.TrimSpace(strings.ReplaceAll(string(line), "\x00", " "))
-		}
-	}
-	return found
-}
-
-// some are the processes whose command line begins with a path of the programs', in order.
-func (r *round) some(path string) []int {
-	var pids []int
-	for pid, line := range r.processes() {
-		if line == path || strings.HasPrefix(line, path+" ") {
-			pids = append(pids, pid)
-		}
-	}
-	slices.Sort(pids)
-	return pids
-}
-
-// leftovers are processes and files that outlive the round.
-func (r *round) leftovers() []string {
-	var left []string
-	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
-		left, _ = filepath.Glob(filepath.Join(r.folder, "*"))
-		for pid, line := range r.processes() {
-			left = append(left, fmt.Sprintf("process %d (%s)", pid, line))
-		}
-		if len(left) == 0 {
-			break
-		}
-	}
-	return left
-}
-
-// pause waits for a random time of at most so long.
-func (r *round) pause(most time.Duration) { time.Sleep(time.Duration(r.random.Int64N(int64(most)))) }

@@ -12,39 +12,38 @@ import (
 
 // summary is what became of the rounds so far.
 type summary struct {
+	seed                   uint64
 	rounds, faults, failed int
-	calls                  int // checked, of one rank of each round
+	calls                  int // that ranks have checked
 	kinds                  map[string]*tally
 	failover, toError      []time.Duration
-	told                   time.Time
 }
 
-type tally struct{ faults, rounds, failed int }
+// tally is of one kind of fault.
+type tally struct {
+	times    int
+	outcomes map[string]int
+	rounds   int // that went wrong
+}
 
-func newSummary() *summary { return &summary{kinds: map[string]*tally{}} }
+func newSummary(seed uint64) *summary { return &summary{seed: seed, kinds: map[string]*tally{}} }
 
 func (s *summary) add(r *round, err error) {
 	s.rounds++
-	s.faults += len(r.faults)
+	s.faults += len(r.results)
 	s.calls += r.calls
 	s.failover = append(s.failover, r.failovers...)
-	if r.toError > 0 {
-		s.toError = append(s.toError, r.toError)
-	}
-	seen := map[string]bool{}
-	for _, f := range r.faults {
-		t := s.kinds[f]
+	s.toError = append(s.toError, r.toError...)
+	for _, x := range r.results {
+		t := s.kinds[x.kind]
 		if t == nil {
-			t = &tally{}
-			s.kinds[f] = t
+			t = &tally{outcomes: map[string]int{}}
+			s.kinds[x.kind] = t
 		}
-		t.faults++
-		if !seen[f] {
-			seen[f] = true
+		t.times++
+		t.outcomes[x.outcome]++
+		if err != nil {
 			t.rounds++
-			if err != nil {
-				t.failed++
-			}
 		}
 	}
 	if err != nil {
@@ -54,15 +53,20 @@ func (s *summary) add(r *round, err error) {
 
 func (s *summary) print(w io.Writer, took time.Duration) {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, "FAULT\tTIMES\tROUNDS\tROUNDS THAT WENT WRONG")
+	fmt.Fprintln(t, "FAULT\tTIMES\tOUTCOME\tTIMES\tIN ROUNDS THAT WENT WRONG")
 	for _, kind := range slices.Sorted(maps.Keys(s.kinds)) {
 		k := s.kinds[kind]
-		fmt.Fprintf(t, "%s\t%d\t%d\t%d\n", kind, k.faults, k.rounds, k.failed)
+		name, times, bad := kind, fmt.Sprint(k.times), fmt.Sprint(k.rounds)
+		for _, o := range slices.Sorted(maps.Keys(k.outcomes)) {
+			fmt.Fprintf(t, "%s\t%s\t%s\t%d\t%s\n", name, times, o, k.outcomes[o], bad)
+			name, times, bad = "", "", ""
+		}
 	}
 	_ = t.Flush()
-	fmt.Fprintf(w, "\n%d rounds with %d faults in %s, %d went wrong; %d calls checked on every rank\n", s.rounds, s.faults, took.Round(time.Second), s.failed, s.calls)
+	fmt.Fprintf(w, "\nseed %d: %d rounds with %d faults of %d kinds in %s, %d rounds went wrong\n", s.seed, s.rounds, s.faults, len(s.kinds), took.Round(time.Second), s.failed)
+	fmt.Fprintf(w, "calls checked, each rank's counted: %d\n", s.calls)
 	fmt.Fprintf(w, "a call went on with another backend: %s\n", quantiles(s.failover))
-	fmt.Fprintf(w, "from a rank's end to the others' error: %s\n", quantiles(s.toError))
+	fmt.Fprintf(w, "from a rank's death to the error of each other: %s\n", quantiles(s.toError))
 }
 
 func quantiles(all []time.Duration) string {

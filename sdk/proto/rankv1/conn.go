@@ -80,7 +80,8 @@ func (c *Conn) Send(m proto.Message, files ...*os.File) error {
 	return err
 }
 
-// Receive reads the next message into m. io.EOF means that the peer closed the connection between two messages.
+// Receive reads the next message into m. io.EOF means that the peer closed the connection between two messages,
+// whether or not it had read all that was sent to it.
 func (c *Conn) Receive(m proto.Message) error {
 	for {
 		if len(c.pending) >= 4 {
@@ -117,6 +118,8 @@ func (c *Conn) fill() error {
 		}
 	}
 	switch {
+	case errors.Is(err, unix.ECONNRESET): // it ended, or was killed, before it had read all that we sent
+		return io.EOF
 	case err != nil:
 		return err
 	case flags&unix.MSG_CTRUNC != 0:

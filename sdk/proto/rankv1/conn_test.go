@@ -206,6 +206,23 @@ func TestConnManySenders(t *testing.T) {
 	}
 }
 
+// TestConnEndsUnread: a process that is killed before it has read what was sent to it has ended like any other.
+func TestConnEndsUnread(t *testing.T) {
+	raw, socket := sockets(t)
+	conn := NewConn(socket)
+	if err := conn.Send(message(7, 100)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := raw.Write(frame(t, message(1, 100))); err != nil {
+		t.Fatal(err)
+	}
+	_ = raw.Close()
+	wantMessage(t, conn, message(1, 100))
+	if err := conn.Receive(&FromRank{}); !errors.Is(err, io.EOF) {
+		t.Errorf("error %v, want %v", err, io.EOF)
+	}
+}
+
 func TestConnEnds(t *testing.T) {
 	whole := frame(t, message(1, 100))
 	for name, c := range map[string]struct {

@@ -1,7 +1,8 @@
-// Command badplugin is a plugin with one fault, chosen by the variable BAD.
+// Command badplugin is a plugin with one fault, chosen by the variable BAD; NAME is what it is called.
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -14,7 +15,8 @@ import (
 )
 
 func main() {
-	b := bad{fault: os.Getenv("BAD"), name: "bad"}
+	name := cmp.Or(os.Getenv("NAME"), "bad")
+	b := bad{fault: os.Getenv("BAD"), name: name}
 	switch b.fault {
 	case "prints":
 		fmt.Println("hello from a plugin")
@@ -29,7 +31,7 @@ func main() {
 	case "twin":
 		b.name = "shm-flat"
 	}
-	os.Exit(plugin.Serve(plugin.Plugin{Name: "bad", Version: "1", Backends: []backend.Backend{b}}))
+	os.Exit(plugin.Serve(plugin.Plugin{Name: name, Version: "1", Backends: []backend.Backend{b}}))
 }
 
 type bad struct{ fault, name string }

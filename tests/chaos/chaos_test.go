@@ -1,0 +1,214 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+var built struct {
+	dir string
+	err error
+}
+
+// TestMain builds what chaos runs, once.
+func TestMain(m *testing.M) { os.Exit(testMain(m)) }
+
+func testMain(m *testing.M) int {
+	if built.dir, built.err = os.MkdirTemp("", "weir-chaos"); built.err != nil {
+		fmt.Fprintln(os.Stderr, built.err)
+		return 1
+	}
+	defer os.RemoveAll(built.dir)
+	for to, packages := range map[string][]string{
+		"": {"engine/cmd/weir", "tests/chaos"}, "plugins": {"plugins/shm", "plugins/nccl"},
+		"programs": {"tests/programs/checked", "tests/programs/idle", "tests/programs/badworker", "tests/programs/badplugin"},
+	} {
+		args := []string{"build", "-buildvcs=false", "-o", filepath.Join(built.dir, to) + "/"}
+		for _, p := range packages {
+			args = append(args, "github.com/weir-project/weir/"+p)
+		}
+		if out, err := exec.Command("go", args...).CombinedOutput(); err != nil {
+			fmt.Fprintf(os.Stderr, "go %v: %s\n%s", args, err, out)
+			return 1
+		}
+	}
+	return m.Run()
+}
+
+// chaos runs the program.
+func chaos(t *testing.T, args ...string) (string, error) {
+	t.Helper()
+	var out bytes.Buffer
+	c := exec.Command(filepath.Join(built.dir, "chaos"), append([]string{"-bin", built.dir}, args...)...)
+	c.Stdout, c.Stderr = &out, &out
+	err := c.Run()
+	return out.String(), err
+}
+
+// TestSameSeedSameFaults: what happens follows from the seed alone, and what is planned is what is done.
+func TestSameSeedSameFaults(t *testing.T) {
+	plan := func(args ...string) string {
+		out, err := chaos(t, append(args, "-plan")...)
+		if err != nil {
+			t.Fatalf("%v\n%s", err, out)
+		}
+		return out
+	}
+	if a, b := plan("-seed", "7"), plan("-seed", "7"); a != b || strings.Count(a, "\n  +") < 1000 {
+		t.Errorf("seed 7 means %d and %d faults, the same: %v", strings.Count(a, "\n  +"), strings.Count(b, "\n  +"), a == b)
+	}
+	if plan("-seed", "7") == plan("-seed", "8") {
+		t.Error("two seeds mean the same")
+	}
+	few := []string{"-seed", "7", "-faults", "30"}
+	if a, b := plan(few...), plan("-seed", "7"); !strings.HasPrefix(b, a) {
+		t.Error("with more faults the first ones are others")
+	}
+	args := []string{"-seed", "7", "-scenario", "the last backend dies", "-faults", "1"}
+	planned := regexp.MustCompile(`(?m)^  \+.*\)`)
+	want := planned.FindAllString(plan(args...), -1)
+	out, err := chaos(t, append(args, "-v")...)
+	if got := planned.FindAllString(out, -1); err != nil || strings.Join(got, "\n") != strings.Join(want, "\n") {
+		t.Errorf("%v; made were\n%s\nplanned were\n%s\n%s", err, strings.Join(got, "\n"), strings.Join(want, "\n"), out)
+	}
+}
+
+// TestEveryKindIsPlanned: a thousand faults, and a short run, are of all kinds that there are.
+func TestEveryKindIsPlanned(t *testing.T) {
+	plans := options{seed: 3, enough: 1000, devices: true}.plans()
+	kinds, rounds, worlds := map[string]int{}, map[*scenario]int{}, map[int]bool{}
+	for _, p := range plans {
+		rounds[p.scenario]++
+		worlds[p.world] = true
+		for _, f := range p.faults {
+			kinds[f.kind]++
+		}
+	}
+	for _, s := range scenarios {
+		if rounds[s] == 0 {
+			t.Errorf("no round of %q", s.name)
+		}
+	}
+	for kind := range strikes {
+		if kinds[kind] < 5 {
+			t.Errorf("%d faults of the kind %q", kinds[kind], kind)
+		}
+	}
+	for _, kind := range []string{
+		rankKilled, rankStopped, rankExits, rankLate, desync + "size", desync + "type", desync + "op", engineGets + "SIGKILL", engineGets + "SIGTERM", runKilled,
+		agentKilled, orphanKilled, lastKilled, quarantined, upgraded, upgradeStruck, upgradeForged, upgradeBroken + "hangs", upgradeBroken + "worker-wrong",
+		"worker hangs at a tile", "worker stopped at a tile", "worker panics at a tile", "worker fails at a tile", lie + "hangs in plan", lie + "unproved plan",
+	} {
+		if kinds[kind] == 0 {
+			t.Errorf("no fault of the kind %q", kind)
+		}
+	}
+	for world := 2; world <= 8; world++ {
+		if !worlds[world] {
+			t.Errorf("no round of %d ranks", world)
+		}
+	}
+	t.Logf("%d faults of %d kinds in %d rounds", faultsOf(plans), len(kinds), len(plans))
+}
+
+// TestDefectsAreFound: what is wrong, lost or left behind is reported, with the seed and the command that repeats it.
+func TestDefectsAreFound(t *testing.T) {
+	for plant, want := range map[string]string{
+		"wrong sum":    `element \d+ is \d+, want \d+`,
+		"lost call":    `ranks disagree|element \d+ is .*, want|different numbers of calls|did not (begin|call) `,
+		"doubled call": `ranks disagree|element \d+ is .*, want|different numbers of calls|did not (begin|call) `,
+		"process":      `left behind: process \d+ \(\S+/idle\)`,
+		"":             "",
+	} {
+		t.Run(plant, func(t *testing.T) {
+			t.Parallel()
+			out, err := chaos(t, "-seed", "11", "-scenario", "storm over plans", "-faults", "1", "-plant", plant)
+			if plant == "" {
+				if err != nil {
+					t.Errorf("without a defect: %v\n%s", err, out)
+				}
+				return
+			}
+			repeat := regexp.MustCompile(`repeat it with: ./task chaos -- -seed 11 -round (\d+) -v -plant "` + plant + `"`).FindStringSubmatch(out)
+			if err == nil || repeat == nil || !regexp.MustCompile(want).MatchString(out) {
+				t.Fatalf("%v, want %q and the command that repeats it:\n%s", err, want, out)
+			}
+			again, err := chaos(t, "-seed", "11", "-round", repeat[1], "-v", "-plant", plant)
+			if err == nil || !regexp.MustCompile(want).MatchString(again) {
+				t.Errorf("the same round again: %v, want %q:\n%s", err, want, again)
+			}
+		})
+	}
+}
+
+// TestGrowthIsFound: a process that opens descriptors, maps shared memory or eats memory has grown.
+func TestGrowthIsFound(t *testing.T) {
+	before := usageOf(os.Getpid())
+	if grown := usageOf(os.Getpid()).growth(before); len(grown) > 0 {
+		t.Fatalf("nothing was done: %v", grown)
+	}
+	r, w, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	fd, err := unix.MemfdCreate("weir-chaos", 0)
+	if err == nil {
+		err = unix.Ftruncate(fd, 4096)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	memory, err := unix.Mmap(fd, 0, 4096, unix.PROT_READ, unix.MAP_SHARED)
+	if err != nil {
+		t.Fatal(err)
+	}
+	eaten := bytes.Repeat([]byte{1}, 2*breath<<10)
+	grown := strings.Join(usageOf(os.Getpid()).growth(before), "\n")
+	for _, want := range []string{"descriptors of pipe", "descriptors of shared memory", "mappings of shared memory", "KiB of memory"} {
+		if !strings.Contains(grown, want) {
+			t.Errorf("growth is\n%s\nand does not tell of %s", grown, want)
+		}
+	}
+	eaten[0] = 2
+	_, _, _, _ = r.Close(), w.Close(), unix.Munmap(memory), unix.Close(fd)
+}
+
+// TestLeftoversAreFound: files of a run, of shared memory, and sockets.
+func TestLeftoversAreFound(t *testing.T) {
+	r := &round{folder: t.TempDir(), own: t.TempDir(), plan: &plan{}, children: map[int]bool{}}
+	before := lookAround()
+	if left := r.look(before); len(left.words) > 0 {
+		t.Fatalf("nothing is there: %v", left.words)
+	}
+	file := fmt.Sprintf("/dev/shm/weir-chaos-%d", os.Getpid())
+	for _, path := range []string{file, filepath.Join(r.folder, "agent.sock")} {
+		if err := os.WriteFile(path, nil, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		defer os.Remove(path)
+	}
+	idle := exec.Command(filepath.Join(built.dir, "programs", "idle"))
+	idle.Env = []string{}
+	if err := idle.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _, _ = idle.Process.Kill(), idle.Wait() }()
+	var words string
+	for end := time.Now().Add(5 * time.Second); time.Now().Before(end) && !strings.Contains(words, "programs/idle"); {
+		words = strings.Join(r.look(before).words, "\n")
+	}
+	for _, want := range []string{file, filepath.Join(r.folder, "agent.sock"), fmt.Sprintf("process %d", idle.Process.Pid)} {
+		if !strings.Contains(words, want) {
+			t.Errorf("left are\n%s\nwithout %s", words, want)
+		}
+	}
+}
