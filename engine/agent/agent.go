@@ -43,6 +43,9 @@ type Options struct {
 	UnabortableKernels bool // kernel plans that do not leave when a group fails may be used
 	TryAbort           bool // for trials: try too whether kernels leave when they are told to, which ends their use
 
+	// SlowAfter is the lag from which a rank is reported to be slow, half of CallDeadline at most; 0 for never.
+	SlowAfter time.Duration
+
 	JoinDeadline     time.Duration // for all ranks to join, or to form a new group
 	CallDeadline     time.Duration // of one all-reduce
 	PrepareDeadline  time.Duration
@@ -131,6 +134,7 @@ func Listen(opts Options) (*Agent, error) {
 	a.wg.Go(a.accept)
 	a.wg.Go(a.collect)
 	a.wg.Go(a.clock)
+	a.wg.Go(a.watchLag)
 	return a, nil
 }
 

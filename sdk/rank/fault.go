@@ -51,6 +51,7 @@ func (g *Group) aborted() error {
 
 // stalled looks, while a call waits, for a peer that will not come.
 func (g *Group) stalled() error {
+	g.board.Waits(g.rank)
 	own := g.board.Begun(g.rank)
 	for rank := range g.ranks {
 		peer := g.board.Begun(rank)

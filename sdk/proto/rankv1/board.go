@@ -35,6 +35,9 @@ const (
 	offState  = 24 // uint32: RankState
 	offReject = 32 // uint64: number of the call refused last
 	offClock  = 40 // uint64: the group's clock, nanoseconds since 1970; the agent sets it
+	offWaited = 48 // uint64: that clock when the rank last looked, waiting for its peers in a call: see Waits
+	offSpace  = 56 // uint64: the rank's PID namespace: see Identify
+	offBorn   = 64 // uint64: when its process was started
 
 	offSampleHead = 128 // uint64: samples taken so far
 	offSamples    = 192 // ring of uint64: counter in the upper 24 bits, nanoseconds in the lower 40
