@@ -26,7 +26,9 @@ func ranksOf(t *testing.T, folder string) []statusRank {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var runs []struct{ Groups []struct{ Ranks []statusRank } }
+	var runs []struct {
+		Groups []struct{ Ranks []statusRank }
+	}
 	if err := json.Unmarshal(out, &runs); err != nil {
 		t.Fatal(err)
 	}

@@ -127,7 +127,7 @@ func (g *group) fail(text string) {
 		return
 	}
 	g.dead = text
-	g.board.Abort()
+	g.board.AbortBecause(text)
 	waiting := g.dropAsked()
 	g.cancelUpgrade(&deadGroup{g.id, text})
 	round := g.round

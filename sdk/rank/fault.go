@@ -38,12 +38,14 @@ func (g *Group) broken(number uint64, err error) error {
 	return e
 }
 
-// aborted is the error of a group that somebody else declared dead. The word in shared memory is faster than the
-// message that says why, so it waits for that.
+// aborted is the error of a group that somebody else declared dead. Who did leaves word why, or the agent sends it.
 func (g *Group) aborted() error {
 	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(time.Millisecond) {
 		if e := g.dead.Load(); e != nil {
 			return e
+		}
+		if why := g.board.Why(); why != "" {
+			return g.fail(&GroupError{Group: g.id, Text: why})
 		}
 	}
 	return g.fail(&GroupError{Group: g.id, Text: "a rank or the agent aborted it without saying why"})
