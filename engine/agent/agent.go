@@ -105,6 +105,8 @@ type Agent struct {
 	past      []telemetry.Reading // of groups that have ended
 	graph     topology.Graph      // Options.Topology, with what was proved since
 
+	spoilt map[spoiltWorker]error // workers whose service has failed though their process lives; mu
+
 	decidedMu sync.Mutex
 
 	upgrading sync.Mutex    // one upgrade at a time
@@ -129,7 +131,7 @@ func Listen(opts Options) (*Agent, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listen for ranks: %w", err)
 	}
-	a := &Agent{opts: opts, listener: l, members: map[*member]bool{}, groups: map[*group]bool{}, done: make(chan struct{}), prover: schedule.NewProver(provenSchedules), graph: opts.Topology, tried: map[[2]string]bool{}}
+	a := &Agent{opts: opts, listener: l, members: map[*member]bool{}, groups: map[*group]bool{}, done: make(chan struct{}), prover: schedule.NewProver(provenSchedules), graph: opts.Topology, tried: map[[2]string]bool{}, spoilt: map[spoiltWorker]error{}}
 	a.job = newJob(a)
 	a.wg.Go(a.accept)
 	a.wg.Go(a.collect)
