@@ -127,3 +127,20 @@ func TestFailoverIsTraced(t *testing.T) {
 		t.Errorf("metrics %v", collector.Metrics())
 	}
 }
+
+// TestRanksDisagreeBeforeAWorker: a rank that calls with another size is found before any of the data is used, and all are told who called
+// what.
+func TestRanksDisagreeBeforeAWorker(t *testing.T) {
+	folder := runFolder(t)
+	out, err := weir(t, folder, badWorkers("fine@"), "run", "-q", "-n", "3", "--", "sh", "-c", "checked -calls 100 -op sum -strange 1@40; exit 0").CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v\n%s", err, out)
+	}
+	said := regexp.MustCompile(`(?m)^checked: call \d+ .*: group g1 has failed: (ranks disagree about all-reduce 40: .*ranks? .*rank.*)$`).FindAllStringSubmatch(string(out), -1)
+	if len(said) != 3 || said[0][1] != said[1][1] || said[1][1] != said[2][1] || !strings.Contains(said[0][1], "ranks 0, 2: all-reduce 40 of ") || !strings.Contains(said[0][1], "; rank 1: all-reduce 40 of ") {
+		t.Errorf("three ranks say %q:\n%s", said, out)
+	}
+	if left := leftovers(folder); len(left) > 0 {
+		t.Errorf("left behind: %v", left)
+	}
+}

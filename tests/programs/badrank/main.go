@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"syscall"
 	"time"
 
 	"github.com/weir-project/weir/core/collective"
@@ -35,6 +36,11 @@ func run(fault string) error {
 			if err := exec.Command("sleep", "3600").Start(); err != nil {
 				return err
 			}
+		}
+	}
+	if fault == "little memory" {
+		if err := limitMemory(256 << 20); err != nil {
+			return err
 		}
 	}
 	s, err := rank.Join(context.Background(), rank.Options{})
@@ -72,10 +78,24 @@ func run(fault string) error {
 		return outliveAgent(s, b)
 	case "loops":
 		return loop(g, b)
-	case "never joins", "exits before joining", "leaves a child", "nothing":
+	case "never joins", "exits before joining", "leaves a child", "little memory", "nothing":
 		return nil
 	}
 	return errors.New("unknown fault: " + fault)
+}
+
+// limitMemory lets the process map only so much more.
+func limitMemory(more uint64) error {
+	var pages uint64
+	text, err := os.ReadFile("/proc/self/statm")
+	if err != nil {
+		return err
+	}
+	if _, err := fmt.Sscan(string(text), &pages); err != nil {
+		return err
+	}
+	limit := pages*uint64(os.Getpagesize()) + more
+	return syscall.Setrlimit(syscall.RLIMIT_AS, &syscall.Rlimit{Cur: limit, Max: limit})
 }
 
 // outlive makes decided calls until whoever started it has killed the plugins, and then one that is not decided.
