@@ -69,11 +69,12 @@ func TestAgentWithoutDescriptors(t *testing.T) {
 	lines.Scan()
 	socket := strings.TrimPrefix(lines.Text(), "WEIR_AGENT_SOCKET=")
 	pid := agent.Process.Pid
-	limit := func(n uint64) {
-		t.Helper()
-		if err := unix.Prlimit(pid, unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: n, Max: 1 << 16}, nil); err != nil {
-			t.Fatal(err)
-		}
+	var was unix.Rlimit
+	if err := unix.Prlimit(pid, unix.RLIMIT_NOFILE, nil, &was); err != nil {
+		t.Fatal(err)
+	}
+	limit := func(n uint64) error {
+		return unix.Prlimit(pid, unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: n, Max: was.Max}, nil)
 	}
 	j := &job{}
 	j.socket = socket
@@ -86,7 +87,9 @@ func TestAgentWithoutDescriptors(t *testing.T) {
 			return err
 		}
 		if g.Rank() == 0 {
-			limit(3) // fewer than it has: no new ones
+			if err := limit(3); err != nil { // fewer than it has: no new ones
+				return err
+			}
 		}
 		if err := errors.Join(g.Barrier(t.Context()), sumIsRight(g, 100)); err != nil {
 			return fmt.Errorf("a decided call: %w", err)
@@ -98,7 +101,9 @@ func TestAgentWithoutDescriptors(t *testing.T) {
 			return err
 		}
 		if g.Rank() == 0 {
-			limit(1 << 10)
+			if err := limit(was.Cur); err != nil {
+				return err
+			}
 		}
 		if err := g.Barrier(t.Context()); err != nil {
 			return err
@@ -198,11 +203,14 @@ func TestRanksWithoutMemory(t *testing.T) {
 func TestThousandJoins(t *testing.T) {
 	const before, jobs = 20, 500 // of two ranks
 	j := startAgent(t, 2, nil, candidate("flat", &fake{}))
-	round := func() {
+	round := func(n int) {
 		noErrors(t, j.each(t, 2, func(s *rank.Session) error {
 			g, err := s.NewGroup(t.Context(), []int{1, 0})
 			if err != nil {
 				return err
+			}
+			if n%20 != 0 { // a decision takes longer than all the rest
+				return g.Barrier(t.Context())
 			}
 			return errors.Join(sumIsRight(s.World(), 10), sumIsRight(g, 10))
 		}))
@@ -226,12 +234,12 @@ func TestThousandJoins(t *testing.T) {
 		}
 		return s
 	}
-	for range before {
-		round()
+	for n := range before {
+		round(n)
 	}
 	first := now()
-	for range jobs {
-		round()
+	for n := range jobs {
+		round(n)
 	}
 	last := now()
 	t.Logf("after %d jobs %+v, after %d more %+v", before, first, jobs, last)

@@ -51,7 +51,7 @@ func TestTwoUsers(t *testing.T) {
 	for what, c := range map[string]struct{ command, want string }{
 		"folder":           {"ls " + private[0], "Permission denied"},
 		"status":           {"XDG_RUNTIME_DIR=" + folder + " weir status", "no engine of this user runs"},
-		"join":             {"WEIR_RANK=0 WEIR_WORLD_SIZE=2 WEIR_AGENT_SOCKET=" + socket + " badrank nothing", "join as rank 0 of 2: the agent cannot be asked"},
+		"join":             {"WEIR_RANK=0 WEIR_WORLD_SIZE=2 WEIR_AGENT_SOCKET=" + socket + " badrank nothing", "join as rank 0 of 2: the agent "},
 		"a rank's memory":  {fmt.Sprintf("cat /proc/%d/mem", ranks[0].PID), "Permission denied"},
 		"a rank's files":   {fmt.Sprintf("ls /proc/%d/fd", ranks[0].PID), "Permission denied"},
 		"the agent's":      {fmt.Sprintf("ls /proc/%d/fd", run.Process.Pid), "Permission denied"},

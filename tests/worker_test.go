@@ -41,11 +41,11 @@ func TestWorkerGoesWrongInACall(t *testing.T) {
 		{"fails@4000", "sum", []string{"PLUGIN_CRASHED", "out of luck"}},
 		{"panics@4000", "sum", []string{"PLUGIN_CRASHED", "a hole in the sum"}},
 		// The process of the second has not ended, and yet it does not serve again.
-		{"killed@4000 fails@4000 stopped@4000", "sum", []string{"from=bad0 to=bad1", "from=bad1 to=bad2", "from=bad2 to=shm-", "its worker failed in this process, which is not used again (`weir plugins reload bad1` starts another): out of luck"}},
+		{"killed@4000 fails@4000 stopped@4000", "sum", []string{"from=bad0 to=bad1", "from=bad1 to=bad2", "from=bad2 to=shm-", "its worker failed in this process, which is not used again (`weir plugins reload bad1` starts another): the worker ended its service"}},
 	} {
 		t.Run(c.faults, func(t *testing.T) {
 			folder := runFolder(t)
-			out, err := weir(t, folder, badWorkers(strings.Fields(c.faults)...), "run", "-q", "-n", world, "--",
+			out, err := weir(t, folder, badWorkers(strings.Fields(c.faults)...), "run", "-n", world, "--",
 				"checked", "-calls", "1000", "-pause", "1ms", "-op", c.op).CombinedOutput()
 			if err != nil {
 				t.Fatalf("%v\n%s", err, out)
