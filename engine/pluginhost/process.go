@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"io/fs"
 	"log/slog"
 	"os"
 	"os/exec"
@@ -96,6 +97,10 @@ func (p *process) start() error {
 	err = cmd.Start()
 	if cmd.Path != p.path {
 		_ = os.Remove(cmd.Path) // only needed for that
+		var named *fs.PathError
+		if errors.As(err, &named) { // nobody knows the link
+			err = named.Err
+		}
 	}
 	if err != nil {
 		closeAll(pipes[:])
