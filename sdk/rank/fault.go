@@ -64,7 +64,7 @@ func (g *Group) stalled() error {
 		case peer.Refused == own.Number: // and has gone on since
 			return &exec.Mismatch{Rank: rank}
 		case peer.State == rankv1.Left && peer.Number < own.Number:
-			return fmt.Errorf("rank %d has left the group; %s", rank, g.did(g.rank))
+			return fmt.Errorf("rank %d has left the group; %s; %s", rank, g.did(rank), g.did(g.rank))
 		}
 	}
 	return nil

@@ -41,7 +41,7 @@ func ProcessOf(pid int) (Process, error) {
 	}
 	// The name, in parentheses, may hold anything. What follows it are the state, the third field, and more.
 	fields := strings.Fields(string(stat[strings.LastIndexByte(string(stat), ')')+1:]))
-	const state, born = 3 - 3, 22 - 3
+	const state, born = 0, 19 // the 22nd
 	if len(fields) <= born {
 		return Process{}, fmt.Errorf("/proc/%d/stat has %d fields", pid, len(fields))
 	}
