@@ -91,6 +91,7 @@ func candidate(name string, f *fake) dispatch.Candidate {
 // job is an agent and what it decided.
 type job struct {
 	agent   *agent.Agent
+	socket  string // of an agent in another process
 	mu      sync.Mutex
 	decided []agent.Resolved
 }
@@ -134,12 +135,16 @@ func startAgent(t testing.TB, world int, change func(*agent.Options), candidates
 func (j *job) each(t testing.TB, world int, f func(s *rank.Session) error) []error {
 	t.Helper()
 	errs := make([]error, world)
+	socket := j.socket
+	if j.agent != nil {
+		socket = j.agent.Socket()
+	}
 	var wg sync.WaitGroup
 	for r := range world {
 		wg.Go(func() {
 			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
 			defer cancel()
-			s, err := rank.Join(ctx, rank.Options{Socket: j.agent.Socket(), Rank: r, WorldSize: world})
+			s, err := rank.Join(ctx, rank.Options{Socket: socket, Rank: r, WorldSize: world})
 			if err != nil {
 				errs[r] = err
 				return

@@ -83,7 +83,7 @@ func TestPluginThatDies(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			folder := runFolder(t)
 			var stderr strings.Builder
-			cmd := weir(t, folder, []string{"WEIR_RESTART__FIRST=" + c.restart}, "run", "-n", "2", "--", "badrank", "outlives plugins")
+			cmd := weir(t, folder, []string{"WEIR_RESTART__FIRST=" + c.restart, "WEIR_RESTART__LONGEST=1h"}, "run", "-n", "2", "--", "badrank", "outlives plugins")
 			cmd.Stderr = &stderr
 			stdout, err := cmd.StdoutPipe()
 			if err != nil {

@@ -43,6 +43,9 @@ type Options struct {
 	UnabortableKernels bool // kernel plans that do not leave when a group fails may be used
 	TryAbort           bool // for trials: try too whether kernels leave when they are told to, which ends their use
 
+	// SlowAfter is the lag from which a rank is reported to be slow, half of CallDeadline at most; 0 for never.
+	SlowAfter time.Duration
+
 	JoinDeadline     time.Duration // for all ranks to join, or to form a new group
 	CallDeadline     time.Duration // of one all-reduce
 	PrepareDeadline  time.Duration
@@ -102,6 +105,8 @@ type Agent struct {
 	past      []telemetry.Reading // of groups that have ended
 	graph     topology.Graph      // Options.Topology, with what was proved since
 
+	spoilt map[spoiltWorker]error // workers whose service has failed though their process lives; mu
+
 	decidedMu sync.Mutex
 
 	upgrading sync.Mutex    // one upgrade at a time
@@ -126,11 +131,12 @@ func Listen(opts Options) (*Agent, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listen for ranks: %w", err)
 	}
-	a := &Agent{opts: opts, listener: l, members: map[*member]bool{}, groups: map[*group]bool{}, done: make(chan struct{}), prover: schedule.NewProver(provenSchedules), graph: opts.Topology, tried: map[[2]string]bool{}}
+	a := &Agent{opts: opts, listener: l, members: map[*member]bool{}, groups: map[*group]bool{}, done: make(chan struct{}), prover: schedule.NewProver(provenSchedules), graph: opts.Topology, tried: map[[2]string]bool{}, spoilt: map[spoiltWorker]error{}}
 	a.job = newJob(a)
 	a.wg.Go(a.accept)
 	a.wg.Go(a.collect)
 	a.wg.Go(a.clock)
+	a.wg.Go(a.watchLag)
 	return a, nil
 }
 

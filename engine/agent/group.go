@@ -47,13 +47,14 @@ type group struct {
 	round     *round              // of the exchange in progress
 	sampled   []uint64            // samples of each rank that are metrics already
 	closed    bool                // the board is gone
+	slow      map[int]*slow       // ranks, by rank
 }
 
 // newGroup makes the group and its board. j.mu is held.
 func newGroup(j *job, ranks []int) (*group, error) {
 	g := &group{
 		job: j, id: j.agent.groupID(), ranks: ranks, gone: make([]bool, len(ranks)), sampled: make([]uint64, len(ranks)),
-		services: map[uint64]*service{}, inForce: map[int]inForce{}, kernels: map[string]int{},
+		services: map[uint64]*service{}, inForce: map[int]inForce{}, kernels: map[string]int{}, slow: map[int]*slow{},
 	}
 	g.members = lo.Map(ranks, func(r, _ int) *member { return j.ranks[r] })
 	facts := lo.Map(g.members, func(m *member, _ int) collective.Rank { return m.facts })
@@ -126,7 +127,7 @@ func (g *group) fail(text string) {
 		return
 	}
 	g.dead = text
-	g.board.Abort()
+	g.board.AbortBecause(text)
 	waiting := g.dropAsked()
 	g.cancelUpgrade(&deadGroup{g.id, text})
 	round := g.round

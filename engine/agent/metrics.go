@@ -141,6 +141,7 @@ func (g *group) retire() {
 		return
 	}
 	g.recordSamples(g.job.agent.opts.Meter)
+	g.endSlow(time.Now(), "left")
 	g.job.agent.keep(g.readings())
 	g.closed = true
 	_ = unix.Munmap(g.board.Memory())

@@ -54,7 +54,7 @@ func (g *group) decide(a *asked) {
 func (g *group) consult() []dispatch.Candidate {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	candidates := g.job.agent.opts.Candidates()
+	candidates := g.job.agent.candidates()
 	g.consulted = lo.Associate(candidates, func(c dispatch.Candidate) (uint64, bool) { return c.Process, true })
 	return candidates
 }
@@ -140,7 +140,7 @@ func (r *resolution) recovered(ctx context.Context, d dispatch.Decision) bool {
 		}
 	}
 	if serves {
-		r.candidates = r.group.job.agent.opts.Candidates()
+		r.candidates = r.group.job.agent.candidates()
 	}
 	return serves
 }

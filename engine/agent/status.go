@@ -34,8 +34,9 @@ type RankStatus struct {
 	PID    int       `json:"pid"`
 	Device string    `json:"device,omitempty"`
 	Gone   bool      `json:"gone,omitempty"`
-	Calls  uint64    `json:"calls"` // begun
-	Doing  string    `json:"doing"` // in words
+	Calls  uint64    `json:"calls"`           // begun
+	Doing  string    `json:"doing"`           // in words
+	Lag    float64   `json:"lag_s,omitempty"` // seconds that the others have waited for it, if it is slow
 	Last   []CallLog `json:"last,omitempty"`
 }
 
@@ -102,6 +103,8 @@ func (g *group) rankStatus(rank int, calls bool) RankStatus {
 	case b.Done < b.Number:
 		r.Doing = "in " + b.String()
 	}
+	words, seconds := g.lagWords(rank, time.Now())
+	r.Doing, r.Lag = r.Doing+words, seconds
 	if calls {
 		r.Last = lo.Map(g.board.Records(rank), func(c rankv1.Record, _ int) CallLog {
 			l := CallLog{Number: c.Number, Class: c.Class.String(), Bytes: c.Bytes, Start: c.Start, Rejected: c.Rejected}

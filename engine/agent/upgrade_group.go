@@ -134,7 +134,7 @@ func (u *upgrade) prepare(ctx context.Context, class collective.Class) (err erro
 	ids := lo.Associate(lo.Range(len(g.ranks)), func(rank int) (int, uint64) { return rank, id })
 	_, trace := agent.opts.Tracer.Start(agent.background(), g.facts, class)
 	r := &resolution{
-		group: g, asked: &asked{class: class, ids: ids}, trace: trace, candidates: u.of.Candidates(), verdicts: map[string]backend.Verdict{}, upgrade: u,
+		group: g, asked: &asked{class: class, ids: ids}, trace: trace, candidates: agent.unspoilt(u.of.Candidates()), verdicts: map[string]backend.Verdict{}, upgrade: u,
 	}
 	var d dispatch.Decision
 	var chosen map[int]*instance

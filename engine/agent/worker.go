@@ -14,6 +14,7 @@ import (
 
 	"github.com/weir-project/weir/core/backend"
 	"github.com/weir-project/weir/core/dispatch"
+	"github.com/weir-project/weir/engine/limits"
 	"github.com/weir-project/weir/engine/telemetry"
 	"github.com/weir-project/weir/sdk/proto/pluginv1"
 	"github.com/weir-project/weir/sdk/proto/rankv1"
@@ -43,8 +44,14 @@ type service struct {
 
 // newService makes the memory of an instance.
 func (g *group) newService(x *instance, shape workerv1.Shape) error {
-	files, memory, err := workerv1.Create(shape)
+	err := limits.Room(x.bytes)
+	var files *workerv1.Files
+	var memory *workerv1.Memory
+	if err == nil {
+		files, memory, err = workerv1.Create(shape)
+	}
 	if err != nil {
+		err = limits.Explain(err)
 		return &backend.Fault{Code: backend.InitFailed, Rank: backend.AnyRank, Err: err}
 	}
 	x.service = &service{group: g, instance: x.id, backend: x.backend, instanceOf: x, files: files, memory: memory, bytes: x.bytes, done: make(chan struct{})}
@@ -121,6 +128,7 @@ func (s *service) gone(why error) {
 	s.once.Do(func() {
 		s.memory.GiveUp()
 		if !ended {
+			s.group.job.agent.spoil(s.instanceOf, why)
 			s.group.job.agent.opts.Logger.Warn("worker is gone", "group", s.group.id, "backend", s.backend, "why", why)
 		}
 		close(s.done)

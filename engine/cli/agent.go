@@ -25,7 +25,7 @@ func (a *app) listen(e *engine, ranks int, quiet bool) (*agent.Agent, error) {
 		Deterministic: cfg.Group.Deterministic, ShareDevices: cfg.Group.ShareDevices, UnabortableKernels: cfg.Group.UnabortableKernels, MaxShared: int64(cfg.Shared.MaxBytes),
 		JoinDeadline: cfg.Group.JoinDeadline, CallDeadline: cfg.Group.Deadline,
 		PrepareDeadline: cfg.Deadlines.Prepare, SelfTestDeadline: cfg.Deadlines.SelfTest,
-		WorkerDeadline: cfg.Deadlines.Worker, Kill: e.host.Kill, Await: e.host.Await,
+		SlowAfter: cfg.Group.SlowAfter, WorkerDeadline: cfg.Deadlines.Worker, Kill: e.host.Kill, Await: e.host.Await,
 		Tracer: telemetry.NewTracer(e.telemetry.TracerProvider), Parent: e.parent, Logger: e.logger,
 	}
 	if e.telemetry.Enabled() {

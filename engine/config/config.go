@@ -39,6 +39,9 @@ type Config struct {
 type Group struct {
 	// Deadline is the longest that one all-reduce call may take before the group fails. Default 30s.
 	Deadline time.Duration `koanf:"deadline"`
+	// SlowAfter is how long the others may have waited for a rank in a call before it is reported to be slow; half of
+	// Deadline at most. 0s: never. Default 1s.
+	SlowAfter time.Duration `koanf:"slow_after"`
 	// JoinDeadline is the longest wait until all ranks have joined, or all members of a new group have asked for it.
 	// Default 1m.
 	JoinDeadline time.Duration `koanf:"join_deadline"`
@@ -158,7 +161,7 @@ const VerifyOff = "off"
 // plugin folder.
 func Default(exe string) Config {
 	c := Config{
-		Group:     Group{Deadline: 30 * time.Second, JoinDeadline: time.Minute},
+		Group:     Group{Deadline: 30 * time.Second, SlowAfter: time.Second, JoinDeadline: time.Minute},
 		Cascade:   Cascade{Fallback: map[string]string{collective.CUDA.String(): "nccl"}},
 		Deadlines: Deadlines{Start: 10 * time.Second, Call: 5 * time.Second, Prepare: 30 * time.Second, SelfTest: 30 * time.Second, Worker: 5 * time.Second},
 		Restart:   Restart{First: 200 * time.Millisecond, Longest: 30 * time.Second, Stable: time.Minute, Most: 5},

@@ -16,7 +16,7 @@ func TestFileErrors(t *testing.T) {
 		"hyphen":                 {"group:\n  join-deadline: 5s\n", "weir.yaml:2: unknown key group.join-deadline, did you mean group.join_deadline?"},
 		"wrong level":            {"max_bytes: 1GiB\n", "weir.yaml:1: unknown key max_bytes, did you mean shared.max_bytes?"},
 		"dotted":                 {"group.deadline: 5s\n", "weir.yaml:1: unknown key group.deadline, did you mean group.deadline?"},
-		"far from all keys":      {"group:\n  frobnicate: 1\n", "weir.yaml:2: unknown key group.frobnicate; group has deadline, join_deadline, deterministic, share_devices, unabortable_kernels"},
+		"far from all keys":      {"group:\n  frobnicate: 1\n", "weir.yaml:2: unknown key group.frobnicate; group has deadline, slow_after, join_deadline, deterministic, share_devices, unabortable_kernels"},
 		"far from all, top":      {"zzzzzzzz: 1\n", "weir.yaml:1: unknown key zzzzzzzz; the top-level keys are group, cascade, plugin_dir, plugins, deadlines, restart, telemetry, log, agent, shared, p2p"},
 		"unknown plugin key":     {"plugins:\n  shm:\n    paht: x\n", "weir.yaml:3: unknown key plugins.shm.paht, did you mean plugins.shm.path?"},
 		"dot in plugin name":     {"plugins:\n  my.ring: {path: x}\n", `weir.yaml:2: plugins: plugin name "my.ring" contains a dot; use lower-case letters, digits and "-", such as "my-ring"`},

@@ -116,7 +116,7 @@ func TestFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := Config{
-		Group: Group{Deadline: 5 * time.Second, JoinDeadline: 90 * time.Second, Deterministic: true},
+		Group: Group{Deadline: 5 * time.Second, SlowAfter: time.Second, JoinDeadline: 90 * time.Second, Deterministic: true},
 		Cascade: Cascade{
 			Order: []string{"shm-flat", "shm-two-shot"}, Disabled: []string{"slow"},
 			Fallback: map[string]string{"cuda": "nccl", "host": "shm-flat"},

@@ -12,6 +12,7 @@ import (
 )
 
 const printed = `group.deadline = 5s                      # --deadline
+group.slow_after = 1s                    # default
 group.join_deadline = 1m                 # default
 group.deterministic = false              # default
 group.share_devices = false              # default
@@ -68,13 +69,14 @@ plugins:
 	}
 	if diff := cmp.Diff([]Entry{
 		{"group.deadline", "5s", "--deadline"},
+		{"group.slow_after", "1s", "default"},
 		{"group.join_deadline", "1m", "default"},
 		{"group.deterministic", false, "default"},
 		{"group.share_devices", false, "default"},
 		{"group.unabortable_kernels", false, "default"},
 		{"cascade.order", []any{"a", "b"}, "weir.yaml:2"},
 		{"cascade.disabled", []any{}, "default"},
-	}, entries[:7]); diff != "" {
+	}, entries[:8]); diff != "" {
 		t.Error(diff)
 	}
 }

@@ -58,6 +58,9 @@ func (l *Loaded) validateNumbers() error {
 			return l.fail(v.key, "is %s; it must be greater than zero", text(v.value))
 		}
 	}
+	if g.SlowAfter < 0 {
+		return l.fail("group.slow_after", "is %s; it must be 0s, for never, or greater", text(g.SlowAfter))
+	}
 	if r.Most < 1 {
 		return l.fail("restart.most", "is %d; it must be greater than zero", r.Most)
 	}

@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/weir-project/weir/engine/limits"
 )
 
 // Ranks say what to start.
@@ -199,7 +201,7 @@ func startError(path string, err error) error {
 	case errors.Is(err, os.ErrPermission):
 		return fmt.Errorf("%q is not an executable file", path)
 	}
-	return err
+	return limits.Explain(err)
 }
 
 // wait collects the ranks' ends and stops the others after the first failure.

@@ -14,6 +14,7 @@ import (
 	"github.com/samber/lo"
 	"golang.org/x/sys/unix"
 
+	"github.com/weir-project/weir/engine/limits"
 	"github.com/weir-project/weir/sdk/proto/pluginv1"
 )
 
@@ -22,11 +23,25 @@ type binary struct {
 	spec   Spec
 	path   string // absolute, without symbolic links: what was checked is what is run
 	sha256 string
+	file   *os.File // what was checked, open; launch closes it
+}
+
+func (b binary) close() {
+	if b.file != nil {
+		_ = b.file.Close()
+	}
 }
 
 // checkAll looks at every file before anything is started.
-func checkAll(specs []Spec) ([]binary, error) {
+func checkAll(specs []Spec) (_ []binary, err error) {
 	binaries := make([]binary, len(specs))
+	defer func() {
+		for i := range binaries {
+			if err != nil {
+				binaries[i].close()
+			}
+		}
+	}()
 	names := map[string]bool{}
 	for i, spec := range specs {
 		if spec.Name == "" {
@@ -72,25 +87,36 @@ func check(spec Spec) (binary, error) {
 		return binary{}, fmt.Errorf("%s is not a regular file", path)
 	case unix.Access(path, unix.X_OK) != nil:
 		return binary{}, fmt.Errorf("%s is not executable: chmod +x it", path)
-	case info.Mode().Perm()&0o002 != 0:
-		return binary{}, fmt.Errorf("%s may be changed by every user (mode %#o): chmod o-w it", path, info.Mode().Perm())
+	case info.Size() > maxFile:
+		return binary{}, fmt.Errorf("%s has %d bytes, a plugin at most %d", path, info.Size(), int64(maxFile))
 	}
-	sum, err := sum(path)
-	if err != nil {
+	if err := trusted(path); err != nil {
 		return binary{}, err
 	}
+	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return binary{}, limits.Explain(err)
+	}
+	sum, err := sum(f, info)
+	if err != nil {
+		_ = f.Close()
+		return binary{}, fmt.Errorf("%s: %w", path, err)
+	}
 	if spec.SHA256 != "" && !strings.EqualFold(spec.SHA256, sum) {
+		_ = f.Close()
 		return binary{}, fmt.Errorf("%s has SHA-256 %s, the configuration wants %s: use the right file or correct the checksum", path, sum, spec.SHA256)
 	}
-	return binary{spec: spec, path: path, sha256: sum}, nil
+	return binary{spec: spec, path: path, sha256: sum, file: f}, nil
 }
 
-func sum(path string) (string, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return "", err
+// maxFile bounds how long a plugin's checksum may take.
+const maxFile = 4 << 30
+
+// sum is the checksum of a file, which must be the one that was looked at.
+func sum(f *os.File, looked os.FileInfo) (string, error) {
+	if now, err := f.Stat(); err != nil || !os.SameFile(now, looked) {
+		return "", errors.New("the file was replaced while it was looked at: try again")
 	}
-	defer f.Close()
 	h := sha256.New()
 	if _, err := io.Copy(h, f); err != nil {
 		return "", err

@@ -16,6 +16,7 @@ import (
 	"github.com/hashicorp/go-plugin/runner"
 
 	"github.com/weir-project/weir/core/backend"
+	"github.com/weir-project/weir/engine/limits"
 	"github.com/weir-project/weir/sdk/proto/pluginv1"
 )
 
@@ -45,6 +46,7 @@ func launch(ctx context.Context, b binary, opts Options) (*running, error) {
 		name:   b.spec.Name, path: b.path, sha256: b.sha256, opts: opts,
 		log: opts.Logger.With("plugin", b.spec.Name), started: time.Now(),
 	}
+	defer b.close()
 	r.process = newProcess(b, opts, r.log)
 	r.life = r.process.life
 	r.client = goplugin.NewClient(r.clientConfig(b.spec.Insecure))
@@ -120,6 +122,9 @@ func (r *running) connect(ctx context.Context, spec Spec) error {
 
 // explain finds out why there is no connection, from what the process did rather than from go-plugin's words.
 func (r *running) explain(err error, spec Spec) error {
+	if limits.Exhausted(r.process.startErr) { // another try may find what it needs
+		return r.failed(backend.InitFailed, fmt.Errorf("cannot start %s: %w", r.path, limits.Explain(r.process.startErr)))
+	}
 	if r.process.startErr != nil {
 		return fmt.Errorf("cannot run %s: %w: is it built for this machine?", r.path, r.process.startErr)
 	}

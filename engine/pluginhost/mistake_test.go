@@ -44,7 +44,7 @@ func TestUserErrors(t *testing.T) {
 		"no path":              {withPath(""), "no path"},
 		"folder":               {withPath(dir), "is a folder"},
 		"not executable":       {withPath(file("plain", "", 0o600)), "not executable"},
-		"writable by others":   {withPath(file("open", "#!/bin/sh\n", 0o777)), "may be changed by every user"},
+		"writable by others":   {withPath(file("open", "#!/bin/sh\n", 0o777)), "may be changed by other users (mode 0777): chmod go-w "},
 		"not a program":        {withPath(file("text", "just text", 0o700)), "exec format error"},
 		"wrong checksum":       {checksum, "SHA-256"},
 		"bad name":             {pluginhost.Spec{Name: "Bad Name", Path: good.Path}, "lower-case"},

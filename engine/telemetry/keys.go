@@ -18,7 +18,8 @@ const (
 	spanSelfTest = "weir.selftest"
 	spanCommit   = "weir.commit"
 
-	spanFailover = "weir.failover" // of its own: a call that went on with another backend
+	spanFailover = "weir.failover"  // of its own: a call that went on with another backend
+	spanSlowRank = "weir.slow_rank" // of its own: a rank that the others waited for
 )
 
 // The attributes of spans and metrics. docs/telemetry.md explains them.
@@ -53,6 +54,9 @@ const (
 	keyFailoverBytes  = attribute.Key("weir.failover.bytes")
 	keyFailoverRedone = attribute.Key("weir.failover.redone")
 
+	keySlowCall = attribute.Key("weir.slow.call")
+	keySlowLast = attribute.Key("weir.slow.last")
+
 	keyErrorType = semconv.ErrorTypeKey
 )
 
@@ -63,4 +67,5 @@ const (
 	metricDuration  = "weir.all_reduce.duration"
 	metricDecisions = "weir.decisions"
 	metricFailovers = "weir.failover.duration"
+	metricLag       = "weir.rank.lag"
 )

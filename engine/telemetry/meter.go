@@ -22,6 +22,7 @@ type Meter struct {
 	duration  metric.Float64Histogram
 	decisions metric.Int64Counter
 	failovers metric.Float64Histogram
+	lag       metric.Float64Histogram
 }
 
 // Series identifies what is counted. Make it once per group, backend and class, and keep it: its attributes are built
@@ -49,10 +50,13 @@ var durationBounds = []float64{
 // failoverBounds are seconds: another decision takes tens of milliseconds, the wait for a worker that hangs seconds.
 var failoverBounds = []float64{1e-3, 1e-2, 2e-2, 5e-2, 1e-1, 2e-1, 5e-1, 1, 2, 5, 10, 30}
 
+// lagBounds are seconds: from what is called slow to what ends a group.
+var lagBounds = []float64{0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000}
+
 // NewMeter creates the instruments.
 func NewMeter(p metric.MeterProvider) (*Meter, error) {
 	m := &Meter{meter: p.Meter(scope)}
-	var errs [5]error
+	var errs [6]error
 	m.calls, errs[0] = m.meter.Int64ObservableCounter(metricCalls,
 		metric.WithUnit("{call}"), metric.WithDescription("All-reduce calls of a group."))
 	m.io, errs[1] = m.meter.Int64ObservableCounter(metricIO,
@@ -65,6 +69,9 @@ func NewMeter(p metric.MeterProvider) (*Meter, error) {
 	m.failovers, errs[4] = m.meter.Float64Histogram(metricFailovers,
 		metric.WithUnit("s"), metric.WithDescription("Time by which the loss of a worker made a call longer."),
 		metric.WithExplicitBucketBoundaries(failoverBounds...))
+	m.lag, errs[5] = m.meter.Float64Histogram(metricLag,
+		metric.WithUnit("s"), metric.WithDescription("Time that the other ranks waited for one that was slow."),
+		metric.WithExplicitBucketBoundaries(lagBounds...))
 	if err := errors.Join(errs[:]...); err != nil {
 		return nil, fmt.Errorf("create metrics: %w", err)
 	}

@@ -38,12 +38,15 @@ func (g *Group) broken(number uint64, err error) error {
 	return e
 }
 
-// aborted is the error of a group that somebody else declared dead. The word in shared memory is faster than the
-// message that says why, so it waits for that. Without an agent, which passes it on, there is none: then the board tells.
+// aborted is the error of a group that somebody else declared dead. Who did leaves word why, or the agent sends it; if neither
+// comes the board tells what can be seen.
 func (g *Group) aborted() error {
-	for end := time.Now().Add(patience); time.Now().Before(end) && !g.session.isLost(); time.Sleep(time.Millisecond) {
+	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(time.Millisecond) {
 		if e := g.dead.Load(); e != nil {
 			return e
+		}
+		if why := g.board.Why(); why != "" {
+			return g.fail(&GroupError{Group: g.id, Text: why})
 		}
 	}
 	return g.fail(&GroupError{Group: g.id, Text: g.abandoned()}) // if it has failed meanwhile that stays
@@ -68,6 +71,7 @@ func (g *Group) abandoned() string {
 
 // stalled looks, while a call waits, for a peer that will not come.
 func (g *Group) stalled() error {
+	g.board.Waits(g.rank)
 	own := g.board.Begun(g.rank)
 	for rank := range g.ranks {
 		peer := g.board.Begun(rank)
@@ -78,7 +82,7 @@ func (g *Group) stalled() error {
 		case peer.Refused == own.Number: // and has gone on since
 			return &exec.Mismatch{Rank: rank}
 		case peer.State == rankv1.Left && peer.Number < own.Number:
-			return fmt.Errorf("rank %d has left the group; %s", rank, g.did(g.rank))
+			return fmt.Errorf("rank %d has left the group; %s; %s", rank, g.did(rank), g.did(g.rank))
 		}
 	}
 	return nil

@@ -139,6 +139,7 @@ func (s *Session) open(r *reply) (*Group, error) {
 		instances: map[uint64]*instance{}, devicePlans: map[string]*shared{}, gate: openGate, watched: &deviceWatch{},
 	}
 	g.part = board.Part(g.rank)
+	board.Identify(g.rank)
 	for _, r := range m.Ranks {
 		g.ranks = append(g.ranks, int(r))
 	}
@@ -238,7 +239,7 @@ func (g *Group) fail(e *GroupError) *GroupError {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.dead.CompareAndSwap(nil, e) && !g.closed {
-		g.board.Abort()
+		g.board.AbortBecause(e.Text)
 	}
 	return g.dead.Load()
 }

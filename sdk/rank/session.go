@@ -32,6 +32,8 @@ type Session struct {
 	faults    map[string]string // of groups that failed before this process had opened them
 	lost      error             // why the agent can no longer be asked
 	done      chan struct{}     // closed when the receiving goroutine has ended
+	life      context.Context   // until Close
+	over      context.CancelFunc
 }
 
 // reply is a message from the agent with the files that came with it.
@@ -45,6 +47,7 @@ func newSession(conn *rankv1.Conn, opts Options) *Session {
 		conn: conn, rank: opts.Rank, worldSize: opts.WorldSize,
 		pending: map[uint64]chan *reply{}, groups: map[string]*Group{}, upgrading: map[uint64]*Group{}, faults: map[string]string{}, done: make(chan struct{}),
 	}
+	s.life, s.over = context.WithCancel(context.Background())
 	go s.receive()
 	return s
 }
@@ -87,6 +90,7 @@ func (s *Session) allGroups() []*Group {
 }
 
 func (s *Session) disconnect() {
+	s.over()
 	_ = s.conn.Close() // nothing of ours is lost: all messages were written
 	<-s.done
 }
@@ -235,6 +239,7 @@ func (s *Session) lose(err error) {
 		err = errors.New("it has ended")
 	}
 	s.lost = fmt.Errorf("the agent cannot be asked: %w", err)
+	go s.watchPeers()
 }
 
 func (s *Session) fault(f *rankv1.GroupFault) {

@@ -3,6 +3,7 @@ package rankv1
 import (
 	"fmt"
 	"runtime"
+	"strings"
 	"sync/atomic"
 	"unsafe"
 
@@ -29,12 +30,19 @@ const (
 	offAbort = 64 // uint32: not zero when the group has failed
 	offTurn  = 72 // uint64: how the last upgrade stands: see Turn
 
+	offWhyTaken = 80  // uint32: not zero once somebody writes why the group has failed
+	offWhySize  = 84  // uint32: bytes of that text; 0 until it is all there
+	offWhy      = 128 // the text, to the end of the page
+
 	offNumber = 0  // uint64: number of the call begun last, from 1
 	offWhat   = 8  // uint64: that call, in one word: number (lowest 14 bits), rejected (1), class index + 1 (9), bytes (40)
 	offDone   = 16 // uint64: number of the call ended last
 	offState  = 24 // uint32: RankState
 	offReject = 32 // uint64: number of the call refused last
 	offClock  = 40 // uint64: the group's clock, nanoseconds since 1970; the agent sets it
+	offWaited = 48 // uint64: that clock when the rank last looked, waiting for its peers in a call: see Waits
+	offSpace  = 56 // uint64: the rank's PID namespace: see Identify
+	offBorn   = 64 // uint64: when its process was started
 
 	offSampleHead = 128 // uint64: samples taken so far
 	offSamples    = 192 // ring of uint64: counter in the upper 24 bits, nanoseconds in the lower 40
@@ -93,6 +101,22 @@ func (b *Board) AbortWord() *uint32 { return b.word32(offAbort) }
 
 // Abort marks the group as failed.
 func (b *Board) Abort() { atomic.StoreUint32(b.AbortWord(), 1) }
+
+// AbortBecause marks the group as failed and leaves word of why, unless somebody has before: so all ranks have the same words, whether
+// or not there is an agent to pass them on. What has no room is cut off.
+func (b *Board) AbortBecause(why string) {
+	if atomic.CompareAndSwapUint32(b.word32(offWhyTaken), 0, 1) {
+		n := copy(b.memory[offWhy:boardPage], why)
+		atomic.StoreUint32(b.word32(offWhySize), uint32(n))
+	}
+	b.Abort()
+}
+
+// Why is why the group has failed; "" if nobody has said so far.
+func (b *Board) Why() string {
+	n := atomic.LoadUint32(b.word32(offWhySize))
+	return strings.ToValidUTF8(string(b.memory[offWhy:offWhy+min(n, boardPage-offWhy)]), "")
+}
 
 // Memory is the mapping, for whoever unmaps it.
 func (b *Board) Memory() []byte { return b.memory }

@@ -279,3 +279,25 @@ func TestRecords(t *testing.T) {
 		t.Errorf("a rank without calls has records %+v", other)
 	}
 }
+
+// TestWhyAGroupFailed: the first words stay, and only what has room.
+func TestWhyAGroupFailed(t *testing.T) {
+	b := NewBoard(make([]byte, BoardSize(2)), 2)
+	if b.Why() != "" || atomic.LoadUint32(b.AbortWord()) != 0 {
+		t.Fatalf("a group that has not failed has because of %q", b.Why())
+	}
+	b.AbortBecause("rank 1 is gone")
+	b.AbortBecause("rank 0 is late")
+	if b.Why() != "rank 1 is gone" || atomic.LoadUint32(b.AbortWord()) == 0 {
+		t.Errorf("failed because of %q", b.Why())
+	}
+	b = NewBoard(make([]byte, BoardSize(2)), 2)
+	b.Begin(0, 1, 0, 8)
+	b.AbortBecause(strings.Repeat("é", boardPage))
+	if why := b.Why(); len(why) > boardPage || len(why) < boardPage/2 || strings.Trim(why, "é") != "" {
+		t.Errorf("%d bytes of %q…", len(why), why[:10])
+	}
+	if b.Begun(0).Number != 1 {
+		t.Error("the text has run into the part of rank 0")
+	}
+}

@@ -60,6 +60,34 @@ type Record struct {
 	Counter    int // of the backend that ran it; -1 for none so far
 }
 
+// Waits publishes that a rank is in a call and waits for its peers: it looks every millisecond or so. What it costs is two loads
+// and stores of a call that waits anyway.
+func (b *Board) Waits(rank int) {
+	ordered.Store64(b.rank(rank, offWaited), atomic.LoadUint64(b.rank(rank, offClock)))
+}
+
+// Waited is when a rank last said so; the zero time for never.
+func (b *Board) Waited(rank int) time.Time {
+	if at := atomic.LoadUint64(b.rank(rank, offWaited)); at != 0 {
+		return time.Unix(0, int64(at))
+	}
+	return time.Time{}
+}
+
+// Started is when a rank began a call, or the oldest one after it that the recorder has; false if it has none such.
+func (b *Board) Started(rank int, number uint64) (time.Time, bool) {
+	last := b.Number(rank)
+	if number > last {
+		return time.Time{}, false
+	}
+	for number = max(number, max(last, numRecords)-numRecords+1); number <= last; number++ {
+		if r, ok := b.record(rank, number); ok {
+			return r.Start, true
+		}
+	}
+	return time.Time{}, false
+}
+
 // Records are the last calls that a rank began, the oldest first. One that the rank writes meanwhile may be missing.
 func (b *Board) Records(rank int) []Record {
 	last := b.Begun(rank).Number

@@ -66,7 +66,9 @@ func sealed(name string, size int64) (*os.File, error) {
 	f := os.NewFile(uintptr(fd), name)
 	err = unix.Ftruncate(fd, size)
 	if err == nil {
-		err = unix.Fallocate(fd, 0, 0, size)
+		for err = unix.EINTR; err == unix.EINTR; { // signals, such as those of children that end, interrupt it
+			err = unix.Fallocate(fd, 0, 0, size)
+		}
 	}
 	if err == nil {
 		_, err = unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, unix.F_SEAL_SHRINK|unix.F_SEAL_GROW|unix.F_SEAL_SEAL)

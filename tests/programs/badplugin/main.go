@@ -6,6 +6,9 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"slices"
+	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/weir-project/weir/core/backend"
@@ -50,6 +53,20 @@ func (b bad) Accept(ctx context.Context, _ backend.Request) (backend.Verdict, er
 		os.Exit(4)
 	case "panics in accept":
 		panic("a hole in the map")
+	case "stops in accept":
+		_ = syscall.Kill(os.Getpid(), syscall.SIGSTOP)
+	case "changes its mind":
+		if asked.Add(1)%2 == 0 {
+			return backend.Declined(backend.Because(backend.TooSmall, "a hair", "a rope")), nil
+		}
+	case "overlapping ranges":
+		return backend.Accepted(backend.Range{Min: 1, Max: 300}, backend.Range{Min: 200, Max: 5000, Multiple: 3}, backend.Range{Min: 4, Max: 256}), nil
+	case "negative range":
+		return backend.Accepted(backend.Range{Min: -5, Max: 10}), nil
+	case "range upside down":
+		return backend.Accepted(backend.Range{Min: 10, Max: 5}), nil
+	case "countless ranges":
+		return backend.Accepted(slices.Repeat(backend.AllBytes(), 1_000_000)...), nil
 	case "accepts nothing":
 		return backend.Verdict{Kind: backend.Accept}, nil
 	}
@@ -64,10 +81,49 @@ func (b bad) Plan(_ context.Context, req backend.Request, _ []backend.Range) (pl
 		os.Exit(5)
 	case "unproved plan":
 		return hasty(req.Group.WorldSize()), nil
+	case "overlapping ranges", "changes its mind":
+		return right(req.Group.WorldSize()), nil
+	case "wrong sum":
+		p := right(req.Group.WorldSize())
+		last := &p.Programs[0][len(p.Programs[0])-1]
+		last.Srcs[1] = last.Srcs[0]
+		return p, nil
+	case "slot of nobody":
+		p := right(req.Group.WorldSize())
+		p.Programs[1][0].Dst.Rank = 77
+		return p, nil
+	case "slot beyond the last":
+		p := right(req.Group.WorldSize())
+		p.Programs[1][0].Dst.Slot = 5
+		return p, nil
+	case "slot of another":
+		p := right(req.Group.WorldSize())
+		p.Programs[1][0].Dst.Rank = 0
+		return p, nil
+	case "huge plan":
+		p := right(req.Group.WorldSize())
+		p.TileBytes, p.Slots, p.Buffers = plan.MaxTileBytes, plan.MaxSlots, plan.MaxBuffers
+		return p, nil
+	case "large plan":
+		p := right(req.Group.WorldSize())
+		p.TileBytes = plan.MaxTileBytes
+		return p, nil
 	case "impossible plan":
 		return &plan.Schedule{TileBytes: 64, Buffers: 1, Chunks: 1, Programs: [][]plan.Step{{{Kind: plan.Wait, Rank: 77}}}}, nil
 	}
 	return &plan.Schedule{}, nil
+}
+
+var asked atomic.Int64 // how often
+
+// right is a flat schedule with nothing wrong.
+func right(world int) *plan.Schedule {
+	return schedule.Build(world, schedule.Shape{TileBytes: 4096, Buffers: 2, Slots: 1, Signals: 1, Chunks: 1}, func(r *schedule.Rank) {
+		r.Copy(schedule.Slot(r.Rank, 0), schedule.In(), plan.AllChunks)
+		r.Signal(0)
+		r.WaitAll(0)
+		r.ReduceFinal(schedule.Out(), r.Slots(0), plan.AllChunks)
+	})
 }
 
 // hasty is a flat schedule whose ranks do not wait for rank 0.

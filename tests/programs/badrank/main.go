@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"syscall"
 	"time"
 
 	"github.com/weir-project/weir/core/collective"
@@ -35,6 +36,11 @@ func run(fault string) error {
 			if err := exec.Command("sleep", "3600").Start(); err != nil {
 				return err
 			}
+		}
+	}
+	if fault == "little memory" {
+		if err := limitMemory(256 << 20); err != nil {
+			return err
 		}
 	}
 	s, err := rank.Join(context.Background(), rank.Options{})
@@ -68,12 +74,28 @@ func run(fault string) error {
 		return rank.AllReduce(g, b, b, collective.Sum)
 	case "outlives plugins":
 		return outlive(g, b)
+	case "outlives the agent":
+		return outliveAgent(s, b)
 	case "loops":
 		return loop(g, b)
-	case "never joins", "exits before joining", "leaves a child", "nothing":
+	case "never joins", "exits before joining", "leaves a child", "little memory", "nothing":
 		return nil
 	}
 	return errors.New("unknown fault: " + fault)
+}
+
+// limitMemory lets the process map only so much more.
+func limitMemory(more uint64) error {
+	var pages uint64
+	text, err := os.ReadFile("/proc/self/statm")
+	if err != nil {
+		return err
+	}
+	if _, err := fmt.Sscan(string(text), &pages); err != nil {
+		return err
+	}
+	limit := pages*uint64(os.Getpagesize()) + more
+	return syscall.Setrlimit(syscall.RLIMIT_AS, &syscall.Rlimit{Cur: limit, Max: limit})
 }
 
 // outlive makes decided calls until whoever started it has killed the plugins, and then one that is not decided.
@@ -99,6 +121,37 @@ func outlive(g *rank.Group, b []float32) error {
 	}
 	n := make([]int32, 4)
 	return rank.AllReduce(g, n, n, collective.Max)
+}
+
+// outliveAgent makes decided calls until the agent has been killed and for a while longer, and then what needs an agent.
+func outliveAgent(s *rank.Session, b []float32) error {
+	g, ctx := s.World(), context.Background()
+	over := make([]float32, 64)
+	for over[0] == 0 { // all ranks end after the same call
+		over[0] = 0
+		if _, err := os.Stat(os.Getenv(rank.EnvSocket)); err != nil && g.Rank() == 0 {
+			over[0] = 1
+		}
+		if err := rank.AllReduce(g, over, over, collective.Sum); err != nil {
+			return err
+		}
+		time.Sleep(time.Millisecond)
+	}
+	time.Sleep(100 * time.Millisecond) // until all have heard of it
+	for range 1000 {
+		if err := rank.AllReduce(g, b, b, collective.Sum); err != nil {
+			return err
+		}
+	}
+	fmt.Println("decided calls went well")
+	n := make([]int32, 4)
+	fmt.Println("a class that is not decided:", rank.AllReduce(g, n, n, collective.Max))
+	_, err := s.NewGroup(ctx, []int{0, 1, 2})
+	fmt.Println("a new group:", err)
+	_, err = g.Alloc(ctx, 4096)
+	fmt.Println("memory:", err)
+	fmt.Println("a barrier:", g.Barrier(ctx))
+	return rank.AllReduce(g, b, b, collective.Sum)
 }
 
 // loop all-reduces until somebody ends it.

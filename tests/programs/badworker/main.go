@@ -72,7 +72,14 @@ func (b bad) Accept(context.Context, backend.Request) (backend.Verdict, error) {
 }
 
 func (b bad) Plan(context.Context, backend.Request, []backend.Range) (plan.Plan, error) {
-	return &plan.Worker{SlotBytes: 4096, Slots: 2}, nil
+	p := &plan.Worker{SlotBytes: 4096, Slots: 2}
+	if n, err := strconv.ParseInt(os.Getenv("SLOT_BYTES"), 10, 64); err == nil {
+		p.SlotBytes = n
+	}
+	if n, err := strconv.Atoi(os.Getenv("SLOTS")); err == nil {
+		p.Slots = n
+	}
+	return p, nil
 }
 
 func (b bad) Attach(ctx context.Context, group, socket string) error {

@@ -1,0 +1,124 @@
+package tests
+
+import (
+	"encoding/json"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/weir-project/weir/engine/telemetry/telemetrytest"
+)
+
+// statusRank is a rank as `weir status --format json` has it.
+type statusRank struct {
+	Rank, PID int
+	Calls     uint64
+	Doing     string
+	Lag       float64 `json:"lag_s"`
+}
+
+// ranksOf are the ranks of a run's first group; nil as long as it has none.
+func ranksOf(t *testing.T, folder string) []statusRank {
+	t.Helper()
+	out, err := weir(t, folder, nil, "status", "--format", "json").Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var runs []struct {
+		Groups []struct{ Ranks []statusRank }
+	}
+	if err := json.Unmarshal(out, &runs); err != nil {
+		t.Fatal(err)
+	}
+	if len(runs) == 0 || len(runs[0].Groups) == 0 {
+		return nil
+	}
+	return runs[0].Groups[0].Ranks
+}
+
+// soon waits for what other processes bring about.
+func soon(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for end := time.Now().Add(20 * time.Second); !ok(); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(end) {
+			t.Fatalf("not within 20s: %s", what)
+		}
+	}
+}
+
+// TestSlowRank stops a rank for a while, then for good: first a warning with its lag, then, at the deadline, the error.
+func TestSlowRank(t *testing.T) {
+	collector := telemetrytest.Start(t)
+	folder := runFolder(t)
+	var log lockedBuffer
+	run := weir(t, folder, append(collector.Environ(), "WEIR_GROUP__SLOW_AFTER=200ms", "WEIR_GROUP__DEADLINE=4s"), "run", "-q", "-n", "3", "--", "badrank", "loops")
+	run.Stderr = &log
+	if err := run.Start(); err != nil {
+		t.Fatal(err)
+	}
+	var ranks []statusRank
+	soon(t, "the ranks call", func() bool {
+		ranks = ranksOf(t, folder)
+		return len(ranks) == 3 && ranks[2].Calls > 10
+	})
+	slow := ranks[1].PID
+	if err := syscall.Kill(slow, syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	soon(t, "the status shows the lag of rank 1", func() bool {
+		ranks = ranksOf(t, folder)
+		return ranks[1].Lag >= 0.2
+	})
+	if ranks[0].Lag != 0 || ranks[2].Lag != 0 || !strings.Contains(ranks[1].Doing, "; the others have waited ") {
+		t.Errorf("status %+v", ranks)
+	}
+	if err := syscall.Kill(slow, syscall.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	soon(t, "it goes on", func() bool { return strings.Contains(log.String(), "a rank is slow no longer") })
+	if ranks = ranksOf(t, folder); ranks[1].Lag != 0 {
+		t.Errorf("status %+v", ranks)
+	}
+	warning := regexp.MustCompile(`level=WARN msg="a rank is slow" group=g1 rank=1 pid=\d+ lag=\d+ms call=\d+ last="all-reduce \d+ of 256 bytes, host float32 max eager"`)
+	if !warning.MatchString(log.String()) {
+		t.Errorf("no warning in\n%s", log.String())
+	}
+	if err := syscall.Kill(slow, syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	defer syscall.Kill(slow, syscall.SIGCONT)
+	if err := run.Wait(); err == nil {
+		t.Error("a run with a rank that is stopped ended well")
+	}
+	_, second, _ := strings.Cut(log.String(), "a rank is slow no longer")
+	warned, failed := warning.FindStringIndex(second), strings.Index(second, "group failed")
+	if warned == nil || failed < warned[0] || !regexp.MustCompile(`rank 1 (did not begin|began) all-reduce \d+ .*within 4s`).MatchString(second) {
+		t.Errorf("want a warning, then the error:\n%s", second)
+	}
+	if strings.Contains(log.String(), "a rank is slow\" group=g1 rank=0") || strings.Contains(log.String(), "a rank is slow\" group=g1 rank=2") {
+		t.Errorf("a rank that waited is called slow:\n%s", log.String())
+	}
+	outcomes := map[string]bool{}
+	for _, s := range collector.Spans() {
+		if a := s.Attributes; s.Name == "weir.slow_rank" && a["weir.rank"] == "1" && strings.HasPrefix(a["weir.slow.last"], "\"all-reduce ") {
+			outcomes[a["weir.outcome"]] = true
+		}
+	}
+	if !outcomes["recovered"] || !outcomes["failed"] {
+		t.Errorf("spans with outcomes %v", outcomes)
+	}
+	points := 0
+	for _, p := range collector.Metrics() {
+		if p.Metric == "weir.rank.lag" {
+			points += int(p.Count)
+		}
+	}
+	if points < 2 {
+		t.Errorf("%d lags measured, want 2: %v", points, collector.Metrics())
+	}
+	if left := leftovers(folder); len(left) > 0 {
+		t.Errorf("left behind: %v", left)
+	}
+}
