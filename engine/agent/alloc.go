@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/weir-project/weir/sdk/proto/rankv1"
+	"github.com/weir-project/weir/sdk/proto/sealed"
 )
 
 // allocPage is what every rank's part of registered memory is a multiple of.
@@ -28,7 +29,7 @@ func (g *group) alloc(rank int, id uint64, bytes int64) error {
 			bytes, len(g.ranks), limit-g.shared, limit))
 		return nil
 	}
-	file, err := newShared("weir-registered-"+g.id, size)
+	file, err := sealed.New("weir-registered-"+g.id, size)
 	if err != nil {
 		r.refuse(g, err)
 		return nil

@@ -10,11 +10,13 @@ import (
 	"time"
 
 	"github.com/samber/lo"
+	"golang.org/x/sys/unix"
 
 	"github.com/weir-project/weir/core/collective"
 	"github.com/weir-project/weir/core/topology"
 	"github.com/weir-project/weir/sdk/proto/pluginv1"
 	"github.com/weir-project/weir/sdk/proto/rankv1"
+	"github.com/weir-project/weir/sdk/proto/sealed"
 )
 
 // group is a set of ranks of a job that all-reduce together.
@@ -60,11 +62,11 @@ func newGroup(j *job, ranks []int) (*group, error) {
 	g.facts = GroupFacts(g.id, facts, j.agent.topology(), j.agent.opts.Deterministic)
 	g.facts.ShareDevices = j.agent.opts.ShareDevices
 	size := rankv1.BoardSize(len(ranks))
-	file, err := newShared("weir-board-"+g.id, size)
+	file, err := sealed.New("weir-board-"+g.id, size)
 	if err != nil {
 		return nil, err
 	}
-	memory, err := mapShared(file, size)
+	memory, err := sealed.Map(file, size, unix.PROT_READ|unix.PROT_WRITE)
 	if err != nil {
 		_ = file.Close()
 		return nil, err

@@ -17,6 +17,7 @@ import (
 	"github.com/weir-project/weir/engine/telemetry"
 	"github.com/weir-project/weir/sdk/proto/pluginv1"
 	"github.com/weir-project/weir/sdk/proto/rankv1"
+	"github.com/weir-project/weir/sdk/proto/sealed"
 	"github.com/weir-project/weir/sdk/proto/workerv1"
 )
 
@@ -64,7 +65,7 @@ func (g *group) instance(c dispatch.Candidate, p plan.Plan) (*instance, error) {
 		}
 	} else if i.bytes > 0 {
 		var err error
-		if i.file, err = newShared("weir-"+i.backend, i.bytes); err != nil {
+		if i.file, err = sealed.New("weir-"+i.backend, i.bytes); err != nil {
 			return nil, &backend.Fault{Code: backend.InitFailed, Rank: backend.AnyRank, Err: err}
 		}
 	}

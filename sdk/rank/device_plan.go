@@ -148,7 +148,9 @@ func (d *decider) connect(m *rankv1.Connect, files []sharedFile) error {
 		}
 		done.Outcomes = append(done.Outcomes, outcome)
 	}
-	g.session.gpu.watch(g.session)
+	if gpu := g.session.gpu; gpu != nil { // otherwise nothing was connected
+		gpu.watch(g.session)
+	}
 	return d.report(done)
 }
 
