@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"runtime/debug"
 	"slices"
 	"sync"
 	"testing"
@@ -370,5 +371,61 @@ func TestDescriptorsOfTheNextMessage(t *testing.T) {
 		if m := c.next(); m.GetConnect() == nil || m.Id != ids[i] || !slices.Equal(m.GetConnect().Instances[0].Files, []bool{true, true}) {
 			t.Fatalf("rank %d: %v, want Connect with both descriptors", i, m)
 		}
+	}
+}
+
+// TestDescriptorsOfOtherSteps: a rank sends descriptors with answers that take none, and with one that comes when the step has
+// failed by another's end. None stays open.
+func TestDescriptorsOfOtherSteps(t *testing.T) {
+	debug.SetGCPercent(-1) // which would close them
+	defer debug.SetGCPercent(100)
+	cuda := collective.Class{Memory: collective.CUDA, DataType: collective.Float32, Op: collective.Sum}
+	file := strays(t)[0]
+	withFile := func(c *client, id, instance uint64) {
+		c.t.Helper()
+		if err := c.conn.Send(&rankv1.FromRank{Id: id, Body: &rankv1.FromRank_StepDone{StepDone: &rankv1.StepDone{
+			Outcomes: []*rankv1.Outcome{{Instance: instance, Data: []byte("here"), File: true}},
+		}}}, file); err != nil {
+			c.t.Fatal(err)
+		}
+	}
+	for name, end := range map[string]bool{"all steps": false, "one ends": true} {
+		t.Run(name, func(t *testing.T) {
+			a := startAgent(t, 3, func(o *Options) {
+				o.Candidates = func() []dispatch.Candidate {
+					return []dispatch.Candidate{{Plugin: "test", Info: library{}.Info(), Backend: library{}}}
+				}
+			})
+			defer a.Close()
+			clients := joined(t, a)
+			before := openDescriptors(t)
+			ids := lo.Map(clients, func(c *client, _ int) uint64 { return c.say(resolve(c.group, cuda)) })
+			instances := lo.Map(clients, func(c *client, i int) uint64 { return c.wantPrepare(ids[i])[0] })
+			if end {
+				withFile(clients[0], ids[0], instances[0])
+				clients[1].leave()
+				withFile(clients[2], ids[2], instances[2])
+				clients[0].wantFault(clients[0].group, "ended during")
+				before -= 2 // both ends of its connection
+			} else {
+				for i, c := range clients {
+					withFile(c, ids[i], instances[i])
+				}
+				for i, c := range clients {
+					if m := c.next(); m.GetConnect() == nil {
+						t.Fatalf("%v, want Connect", m)
+					}
+					withFile(c, ids[i], instances[i])
+				}
+				for i, c := range clients {
+					c.wantSelfTest(ids[i])
+					withFile(c, ids[i], instances[i])
+				}
+				for i, c := range clients {
+					c.wantCommit(ids[i])
+				}
+			}
+			until(t, func() bool { return openDescriptors(t) <= before })
+		})
 	}
 }
