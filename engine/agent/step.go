@@ -50,13 +50,10 @@ func (r *resolution) step(step telemetry.Step, deadline time.Duration, chosen ma
 	timer := time.NewTimer(deadline)
 	defer timer.Stop()
 	waiting := lo.Associate(lo.Range(len(g.members)), func(rank int) (int, bool) { return g.ranks[rank], true })
-	done = make([]stepReport, len(g.members))
+	got := make([]stepReport, len(g.members))
 	defer func() {
 		if err != nil || step != telemetry.Prepare {
-			closeFiles(done)
-		}
-		if err != nil {
-			done = nil
+			closeFiles(got)
 		}
 	}()
 	for len(waiting) > 0 {
@@ -66,7 +63,7 @@ func (r *resolution) step(step telemetry.Step, deadline time.Duration, chosen ma
 			if report.done == nil {
 				return nil, nil, r.broken(fmt.Sprintf("rank %d ended during %s", report.rank, step)) // the others may wait for it in the self-test
 			}
-			done[lo.IndexOf(g.ranks, report.rank)] = report
+			got[lo.IndexOf(g.ranks, report.rank)] = report
 		case <-timer.C:
 			return nil, nil, r.broken(fmt.Sprintf("%s did not report %s within %s", rankList(lo.Keys(waiting)), step, deadline))
 		case <-r.upgrade.cancelled():
@@ -76,7 +73,7 @@ func (r *resolution) step(step telemetry.Step, deadline time.Duration, chosen ma
 		}
 	}
 	failed = map[string][]backend.Reason{}
-	for rank, report := range done { // by rank, so that the reasons do not depend on who was first
+	for rank, report := range got { // by rank, so that the reasons do not depend on who was first
 		for _, i := range slices.Sorted(maps.Keys(chosen)) {
 			r.outcome(step, rank, report.done, chosen[i], failed)
 		}
@@ -84,7 +81,7 @@ func (r *resolution) step(step telemetry.Step, deadline time.Duration, chosen ma
 	if err := g.deadError(); err != nil { // a rank may have found in this step that the group cannot go on
 		return nil, nil, err
 	}
-	return done, failed, nil
+	return got, failed, nil
 }
 
 // queued takes what is in a channel that nobody sends to any more.
