@@ -269,6 +269,7 @@ func FuzzRank(f *testing.F) {
 				_ = f.Close()
 			}
 		}()
+		defer debug.SetGCPercent(debug.SetGCPercent(-1)) // which would close what is forgotten
 		before := openDescriptors(t)
 		watchdog := time.AfterFunc(fuzzPatience, func() { panic(fmt.Sprintf("the agent hangs, or the fuzzing does; input %x", input)) })
 		defer watchdog.Stop()
@@ -381,8 +382,7 @@ func TestDescriptorsOfTheNextMessage(t *testing.T) {
 // TestDescriptorsOfOtherSteps: a rank sends descriptors with answers that take none, and with one that comes when the step has
 // failed by another's end. None stays open.
 func TestDescriptorsOfOtherSteps(t *testing.T) {
-	debug.SetGCPercent(-1) // which would close them
-	defer debug.SetGCPercent(100)
+	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // which would close them
 	cuda := collective.Class{Memory: collective.CUDA, DataType: collective.Float32, Op: collective.Sum}
 	file := strays(t)[0]
 	withFile := func(c *client, id, instance uint64) {

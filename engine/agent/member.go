@@ -92,6 +92,7 @@ func (m *member) handle(msg *rankv1.FromRank, files map[uint64]*os.File) error {
 		return m.join(msg.Id, join)
 	}
 	if m.job == nil {
+		closeFiles([]stepReport{{files: files}})
 		return fmt.Errorf("the first message must be Join")
 	}
 	switch body := msg.Body.(type) {
