@@ -139,7 +139,7 @@ func (d *decider) connect(m *rankv1.Connect, files []sharedFile) error {
 		g.mu.Lock()
 		i := g.instances[peers.Instance]
 		g.mu.Unlock()
-		err := errors.New("it was never prepared")
+		err := errNotPrepared
 		if i != nil && i.device != nil {
 			err = i.device.Connect(peers.Data, of, time.Until(end))
 		}
