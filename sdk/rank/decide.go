@@ -65,28 +65,17 @@ func (g *Group) decideWithin(ctx context.Context, class collective.Class, lost .
 			}
 			return nil, fmt.Errorf("decide %s for group %s: %w", class, g.id, err)
 		}
-		switch body := r.message.Body.(type) {
-		case *rankv1.ToRank_Prepare:
-			err = d.prepare(body.Prepare, r.files)
-		case *rankv1.ToRank_Connect:
-			err = d.connect(body.Connect, r.files)
-			r.discard()
-		case *rankv1.ToRank_SelfTest:
-			err = d.selfTest(time.Duration(body.SelfTest.DeadlineNs), body.SelfTest.Abort)
-		case *rankv1.ToRank_Discard:
-			d.discard(body.Discard.Instances)
-		case *rankv1.ToRank_Commit:
-			t, err := d.commit(body.Commit)
-			if err != nil { // the other ranks have it
-				return nil, g.broken(g.calls, fmt.Errorf("decide %s: %w", class, err))
-			}
-			return t, nil
-		default:
-			r.discard()
-			err = fmt.Errorf("unexpected answer %T", body)
+		var t *table
+		if m := r.message.GetCommit(); m != nil {
+			t, err = d.commit(m)
+		} else {
+			err = d.step(r)
 		}
-		if err != nil {
+		if err != nil { // also with a commit, which the other ranks have
 			return nil, g.broken(g.calls, fmt.Errorf("decide %s: %w", class, err))
+		}
+		if t != nil {
+			return t, nil
 		}
 	}
 }
@@ -103,6 +92,25 @@ type decider struct {
 
 	beside *upgrades // nil unless calls go on meanwhile
 	turn   uint64    // of the upgrade
+}
+
+// step does what a message before the commit asks for, and answers it.
+func (d *decider) step(r *reply) error {
+	switch body := r.message.Body.(type) {
+	case *rankv1.ToRank_Prepare:
+		return d.prepare(body.Prepare, r.files)
+	case *rankv1.ToRank_Connect:
+		defer r.discard()
+		return d.connect(body.Connect, r.files)
+	case *rankv1.ToRank_SelfTest:
+		return d.selfTest(time.Duration(body.SelfTest.DeadlineNs), body.SelfTest.Abort)
+	case *rankv1.ToRank_Discard:
+		d.discard(body.Discard.Instances)
+		return nil
+	default:
+		r.discard()
+		return fmt.Errorf("unexpected answer %T", body)
+	}
 }
 
 // prepare makes ready every instance that this rank does not have yet.
