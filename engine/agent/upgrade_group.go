@@ -132,7 +132,7 @@ func (u *upgrade) prepare(ctx context.Context, class collective.Class) (err erro
 	g, agent := u.group, u.group.job.agent
 	id := agent.newID()
 	ids := lo.Associate(lo.Range(len(g.ranks)), func(rank int) (int, uint64) { return rank, id })
-	_, trace := agent.opts.Tracer.Start(agent.background(), g.facts, class)
+	_, trace := agent.opts.Tracer.Start(u.of.trace.In(agent.background()), g.facts, class)
 	r := &resolution{
 		group: g, asked: &asked{class: class, ids: ids}, trace: trace, candidates: u.of.Candidates(), verdicts: map[string]backend.Verdict{}, upgrade: u,
 	}

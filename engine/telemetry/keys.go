@@ -19,6 +19,8 @@ const (
 	spanCommit   = "weir.commit"
 
 	spanFailover = "weir.failover" // of its own: a call that went on with another backend
+	spanUpgrade  = "weir.upgrade"  // the replacement of a plugin: decisions, a commit for each group, a switch for each rank
+	spanSwitch   = "weir.switch"
 )
 
 // The attributes of spans and metrics. docs/telemetry.md explains them.
@@ -53,6 +55,8 @@ const (
 	keyFailoverBytes  = attribute.Key("weir.failover.bytes")
 	keyFailoverRedone = attribute.Key("weir.failover.redone")
 
+	keyUpgradeCall = attribute.Key("weir.upgrade.call")
+
 	keyErrorType = semconv.ErrorTypeKey
 )
 
@@ -63,4 +67,5 @@ const (
 	metricDuration  = "weir.all_reduce.duration"
 	metricDecisions = "weir.decisions"
 	metricFailovers = "weir.failover.duration"
+	metricUpgrades  = "weir.upgrades"
 )

@@ -22,6 +22,7 @@ type Meter struct {
 	duration  metric.Float64Histogram
 	decisions metric.Int64Counter
 	failovers metric.Float64Histogram
+	upgrades  metric.Int64Counter
 }
 
 // Series identifies what is counted. Make it once per group, backend and class, and keep it: its attributes are built
@@ -52,7 +53,7 @@ var failoverBounds = []float64{1e-3, 1e-2, 2e-2, 5e-2, 1e-1, 2e-1, 5e-1, 1, 2, 5
 // NewMeter creates the instruments.
 func NewMeter(p metric.MeterProvider) (*Meter, error) {
 	m := &Meter{meter: p.Meter(scope)}
-	var errs [5]error
+	var errs [6]error
 	m.calls, errs[0] = m.meter.Int64ObservableCounter(metricCalls,
 		metric.WithUnit("{call}"), metric.WithDescription("All-reduce calls of a group."))
 	m.io, errs[1] = m.meter.Int64ObservableCounter(metricIO,
@@ -65,6 +66,8 @@ func NewMeter(p metric.MeterProvider) (*Meter, error) {
 	m.failovers, errs[4] = m.meter.Float64Histogram(metricFailovers,
 		metric.WithUnit("s"), metric.WithDescription("Time by which the loss of a worker made a call longer."),
 		metric.WithExplicitBucketBoundaries(failoverBounds...))
+	m.upgrades, errs[5] = m.meter.Int64Counter(metricUpgrades,
+		metric.WithUnit("{upgrade}"), metric.WithDescription("Replacements of a plugin, by outcome."))
 	if err := errors.Join(errs[:]...); err != nil {
 		return nil, fmt.Errorf("create metrics: %w", err)
 	}
