@@ -28,10 +28,16 @@ type reloading struct {
 // startReloading starts ranks with a version of the plugin and waits until they make calls.
 func startReloading(t *testing.T, version string, ranks int, checked ...string) *reloading {
 	t.Helper()
+	return startReloadingWith(t, nil, version, ranks, checked...)
+}
+
+// startReloadingWith is startReloading with more variables.
+func startReloadingWith(t *testing.T, more []string, version string, ranks int, checked ...string) *reloading {
+	t.Helper()
 	r := &reloading{t: t, folder: runFolder(t), path: filepath.Join(t.TempDir(), "plugin"), ended: make(chan error, 1)}
 	r.become(version)
 	env := []string{"WEIR_PLUGINS__OWN__PATH=" + r.path, "WEIR_DEADLINES__START=2s", "WEIR_DEADLINES__CALL=1s", "WEIR_DEADLINES__WORKER=500ms", "WEIR_RESTART__FIRST=50ms"}
-	r.run = weir(t, r.folder, env, append([]string{"run", "-q", "-n", fmt.Sprint(ranks), "--", "checked"}, checked...)...)
+	r.run = weir(t, r.folder, append(env, more...), append([]string{"run", "-q", "-n", fmt.Sprint(ranks), "--", "checked"}, checked...)...)
 	r.run.Stdout, r.run.Stderr = &r.out, &r.out
 	if err := r.run.Start(); err != nil {
 		t.Fatal(err)
@@ -73,6 +79,7 @@ type runState struct {
 			Ranks []int
 		}
 		Ranks []struct {
+			PID   int
 			Calls uint64
 		}
 		Classes []struct {
