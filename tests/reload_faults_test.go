@@ -20,7 +20,7 @@ import (
 // plans serve on, the rank comes back into the calls, and the next reload works.
 func TestReloadWithAStoppedRank(t *testing.T) {
 	t.Parallel()
-	r := startReloadingWith(t, []string{"WEIR_DEADLINES__PREPARE=1s", "WEIR_GROUP__DEADLINE=60s"}, "one", 3, "-for", "20s", "-pause", "1ms", "-max", "5000")
+	r := startReloadingWith(t, []string{"WEIR_DEADLINES__PREPARE=1s", "WEIR_GROUP__DEADLINE=60s"}, "one", 3, "-for", "12s", "-pause", "1ms", "-max", "5000", "-op", "sum")
 	before := r.status()
 	pid := before.Groups[0].Ranks[1].PID
 	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
@@ -119,7 +119,7 @@ func TestReloadsAtOnce(t *testing.T) {
 func TestReloadIsTraced(t *testing.T) {
 	t.Parallel()
 	collector := telemetrytest.Start(t)
-	r := startReloadingWith(t, collector.Environ(), "one", 2, "-for", "5s", "-max", "5000")
+	r := startReloadingWith(t, collector.Environ(), "one", 2, "-for", "5s", "-max", "5000", "-op", "sum")
 	r.become("two")
 	if out, err := r.reload(); err != nil || !switchedAt.MatchString(out) {
 		t.Fatalf("%v\n%s", err, out)
@@ -177,15 +177,15 @@ func TestReloadIsTraced(t *testing.T) {
 // switch came about or not.
 func TestGateDeadlineUnderTraffic(t *testing.T) {
 	t.Parallel()
-	r := startReloadingWith(t, []string{"WEIR_DEADLINES__PREPARE=200ms", "WEIR_GROUP__DEADLINE=60s"}, "one", 3, "-for", "18s", "-max", "5000")
+	r := startReloadingWith(t, []string{"WEIR_DEADLINES__PREPARE=200ms", "WEIR_GROUP__DEADLINE=60s"}, "one", 3, "-for", "15s", "-max", "5000", "-op", "sum")
 	pids := r.status().Groups[0].Ranks
 	switched, refused := 0, 0
-	for n := 0; !r.over() && n < 3; n++ {
+	for n := 0; !r.over() && n < 2; n++ {
 		r.become([]string{"two", "one"}[n%2])
 		stopped := make(chan struct{})
 		go func() {
 			defer close(stopped)
-			time.Sleep(time.Duration(40+n*35) * time.Millisecond)
+			time.Sleep(time.Duration(40+n*35) * time.Millisecond) // some are in a call then, some at the gate
 			if syscall.Kill(pids[n%3].PID, syscall.SIGSTOP) == nil {
 				time.Sleep(6 * time.Second) // a step's deadline, and the five seconds that a rank gets to say that it missed it
 				_ = syscall.Kill(pids[n%3].PID, syscall.SIGCONT)

@@ -212,7 +212,7 @@ func (u *upgrade) keeps(r *resolution, name string, p plan.Plan) *instance {
 // declined has the upgrade fail with a backend of the new process.
 func (u *upgrade) declined(r *resolution, name string, reasons []backend.Reason) {
 	if u != nil && r.candidate(name).Plugin == u.of.Plugin {
-		u.cancel(fmt.Errorf("the new process's backend %s: %s", name, reasons[0]))
+		u.cancel(&backend.Fault{Code: reasons[0].Code, Rank: reasons[0].Rank, Err: fmt.Errorf("the new process's backend %s: %s", name, reasons[0])})
 	}
 }
 
