@@ -201,5 +201,8 @@ func TestGateDeadlineUnderTraffic(t *testing.T) {
 		<-stopped
 	}
 	t.Logf("%d switches, %d refused", switched, refused)
+	if switched+refused == 0 {
+		t.Error("no reload while calls went on")
+	}
 	r.wantRight(3)
 }

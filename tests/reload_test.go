@@ -97,7 +97,7 @@ type runState struct {
 
 // status is what weir status says of the run; nothing if it has ended.
 func (r *reloading) status() runState {
-	out, err := weir(r.t, r.folder, nil, "status", "--format", "json").Output()
+	out, err := weir(r.t, r.folder, nil, "status", "--format", "json", "--pid", r.pid()).Output()
 	var all []runState
 	if err != nil || json.Unmarshal(out, &all) != nil || len(all) != 1 {
 		return runState{}
@@ -129,9 +129,12 @@ func (r *reloading) until(what string, ok func() bool) {
 	}
 }
 
+// pid names the engine: others of this user may run elsewhere.
+func (r *reloading) pid() string { return fmt.Sprint(r.run.Process.Pid) }
+
 // reload is `weir plugins reload`.
 func (r *reloading) reload(args ...string) (string, error) {
-	out, err := weir(r.t, r.folder, nil, append([]string{"plugins", "reload", "own"}, args...)...).CombinedOutput()
+	out, err := weir(r.t, r.folder, nil, append([]string{"plugins", "reload", "own", "--pid", r.pid()}, args...)...).CombinedOutput()
 	return string(out), err
 }
 
