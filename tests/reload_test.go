@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -28,16 +29,26 @@ type reloading struct {
 // startReloading starts ranks with a version of the plugin and waits until they make calls.
 func startReloading(t *testing.T, version string, ranks int, checked ...string) *reloading {
 	t.Helper()
+	return startReloadingWith(t, nil, version, ranks, checked...)
+}
+
+// startReloadingWith is startReloading with more variables.
+func startReloadingWith(t *testing.T, more []string, version string, ranks int, checked ...string) *reloading {
+	t.Helper()
 	r := &reloading{t: t, folder: runFolder(t), path: filepath.Join(t.TempDir(), "plugin"), ended: make(chan error, 1)}
 	r.become(version)
 	env := []string{"WEIR_PLUGINS__OWN__PATH=" + r.path, "WEIR_DEADLINES__START=2s", "WEIR_DEADLINES__CALL=1s", "WEIR_DEADLINES__WORKER=500ms", "WEIR_RESTART__FIRST=50ms"}
-	r.run = weir(t, r.folder, env, append([]string{"run", "-q", "-n", fmt.Sprint(ranks), "--", "checked"}, checked...)...)
+	r.run = weir(t, r.folder, append(env, more...), append([]string{"run", "-q", "-n", fmt.Sprint(ranks), "--", "checked"}, checked...)...)
 	r.run.Stdout, r.run.Stderr = &r.out, &r.out
 	if err := r.run.Start(); err != nil {
 		t.Fatal(err)
 	}
 	go func() { r.ended <- r.run.Wait() }()
-	r.until("classes are decided", func() bool { s := r.status(); return len(s.Groups) > 0 && len(s.Groups[0].Classes) >= 2 })
+	classes := 2
+	if slices.Contains(checked, "-op") {
+		classes = 1 // there are no more
+	}
+	r.until("classes are decided", func() bool { s := r.status(); return len(s.Groups) > 0 && len(s.Groups[0].Classes) >= classes })
 	return r
 }
 
@@ -73,6 +84,7 @@ type runState struct {
 			Ranks []int
 		}
 		Ranks []struct {
+			PID   int
 			Calls uint64
 		}
 		Classes []struct {
@@ -85,7 +97,7 @@ type runState struct {
 
 // status is what weir status says of the run; nothing if it has ended.
 func (r *reloading) status() runState {
-	out, err := weir(r.t, r.folder, nil, "status", "--format", "json").Output()
+	out, err := weir(r.t, r.folder, nil, "status", "--format", "json", "--pid", r.pid()).Output()
 	var all []runState
 	if err != nil || json.Unmarshal(out, &all) != nil || len(all) != 1 {
 		return runState{}
@@ -117,9 +129,12 @@ func (r *reloading) until(what string, ok func() bool) {
 	}
 }
 
+// pid names the engine: others of this user may run elsewhere.
+func (r *reloading) pid() string { return fmt.Sprint(r.run.Process.Pid) }
+
 // reload is `weir plugins reload`.
 func (r *reloading) reload(args ...string) (string, error) {
-	out, err := weir(r.t, r.folder, nil, append([]string{"plugins", "reload", "own"}, args...)...).CombinedOutput()
+	out, err := weir(r.t, r.folder, nil, append([]string{"plugins", "reload", "own", "--pid", r.pid()}, args...)...).CombinedOutput()
 	return string(out), err
 }
 

@@ -88,6 +88,8 @@ const (
 	MaxSignals   = 64
 	MaxWorld     = 256
 	MaxSteps     = 1 << 16 // of one rank's program
+	MaxAllSteps  = 1 << 20 // of all programs
+	MaxSources   = 1 << 22 // of all steps
 	MaxShared    = 16 << 30
 )
 
@@ -152,13 +154,20 @@ func (s *Schedule) Validate(worldSize int) error {
 	if n := s.SharedBytes(); n > MaxShared {
 		return fmt.Errorf("schedule: %d bytes of shared slots, at most %d", n, int64(MaxShared))
 	}
+	steps, sources := 0, 0
 	for rank, program := range s.Programs {
 		if len(program) > MaxSteps {
 			return fmt.Errorf("schedule: rank %d: %d steps, at most %d", rank, len(program), MaxSteps)
 		}
+		if steps += len(program); steps > MaxAllSteps {
+			return fmt.Errorf("schedule: more than %d steps of all ranks", MaxAllSteps)
+		}
 		for i, step := range program {
 			if err := s.validateStep(step); err != nil {
 				return fmt.Errorf("schedule: rank %d, step %d (%s): %w", rank, i, step.Kind, err)
+			}
+			if sources += len(step.Srcs); sources > MaxSources {
+				return fmt.Errorf("schedule: more than %d sources of all steps", MaxSources)
 			}
 		}
 	}

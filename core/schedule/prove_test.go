@@ -3,7 +3,6 @@ package schedule_test
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -105,15 +104,6 @@ func TestMalformedIsNotRefused(t *testing.T) {
 	var refused *schedule.Refused
 	if err := schedule.Prove(s); err == nil || errors.As(err, &refused) {
 		t.Errorf("got %v, want what Validate says", err)
-	}
-}
-
-// TestTooLarge: a plan cannot keep the engine busy for long.
-func TestTooLarge(t *testing.T) {
-	program := slices.Repeat([]plan.Step{{Kind: plan.Copy, Dst: schedule.Out(), Srcs: []plan.Place{schedule.In()}, Chunk: plan.AllChunks}}, plan.MaxSteps)
-	s := &plan.Schedule{TileBytes: 1 << 20, Buffers: 1, Chunks: 256, Programs: slices.Repeat([][]plan.Step{program}, 40)}
-	if err := schedule.Prove(s); err == nil || !strings.Contains(err.Error(), "too large to be proved") {
-		t.Errorf("got %v", err)
 	}
 }
 

@@ -10,11 +10,13 @@ import (
 	"time"
 
 	"github.com/samber/lo"
+	"golang.org/x/sys/unix"
 
 	"github.com/weir-project/weir/core/collective"
 	"github.com/weir-project/weir/core/topology"
 	"github.com/weir-project/weir/sdk/proto/pluginv1"
 	"github.com/weir-project/weir/sdk/proto/rankv1"
+	"github.com/weir-project/weir/sdk/proto/sealed"
 )
 
 // group is a set of ranks of a job that all-reduce together.
@@ -65,7 +67,7 @@ func newGroup(j *job, ranks []int) (*group, error) {
 	if err != nil {
 		return nil, err
 	}
-	memory, err := mapShared(file, size)
+	memory, err := sealed.Map(file, size, unix.PROT_READ|unix.PROT_WRITE)
 	if err != nil {
 		_ = file.Close()
 		return nil, err

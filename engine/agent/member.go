@@ -17,6 +17,9 @@ import (
 	"github.com/weir-project/weir/sdk/proto/rankv1"
 )
 
+// maxFromRank is the largest message of a rank, in bytes: an exchange, and something around it.
+const maxFromRank = 4 * maxExchange
+
 // joinPatience is how long a connection may stay silent before it says who it is.
 const joinPatience = 10 * time.Second
 
@@ -39,6 +42,7 @@ func (m *member) admit() error {
 	if me := os.Geteuid(); int(uid) != me && uid != 0 {
 		return fmt.Errorf("process %d of user %d may not join the agent of user %d", pid, uid, me)
 	}
+	m.conn.Limit(maxFromRank)
 	return m.conn.SetReceiveDeadline(time.Now().Add(joinPatience))
 }
 
@@ -66,9 +70,8 @@ func (m *member) receive() error {
 	}
 }
 
-// takeFiles claims the descriptors that a message announces, by instance. Others are closed.
+// takeFiles claims the descriptors that a message announces, by instance.
 func (m *member) takeFiles(msg *rankv1.FromRank) (map[uint64]*os.File, error) {
-	defer m.conn.Drain()
 	with := lo.Filter(msg.GetStepDone().GetOutcomes(), func(o *rankv1.Outcome, _ int) bool { return o.GetFile() })
 	files, err := m.conn.Files(len(with))
 	if err != nil {
@@ -89,6 +92,7 @@ func (m *member) handle(msg *rankv1.FromRank, files map[uint64]*os.File) error {
 		return m.join(msg.Id, join)
 	}
 	if m.job == nil {
+		closeFiles([]stepReport{{files: files}})
 		return fmt.Errorf("the first message must be Join")
 	}
 	switch body := msg.Body.(type) {

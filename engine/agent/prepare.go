@@ -112,10 +112,9 @@ func (r *resolution) steps(ctx context.Context, d dispatch.Decision, chosen map[
 		return failed, nil
 	}
 	test := &rankv1.SelfTest{DeadlineNs: int64(opts.SelfTestDeadline), Abort: opts.TryAbort}
-	reports, failed, err := r.step(telemetry.SelfTest, opts.SelfTestDeadline, chosen, func(m *member, id uint64) error {
+	_, failed, err = r.step(telemetry.SelfTest, opts.SelfTestDeadline, chosen, func(m *member, id uint64) error {
 		return m.conn.Send(&rankv1.ToRank{Id: id, Body: &rankv1.ToRank_SelfTest{SelfTest: test}})
 	})
-	closeFiles(reports)
 	for _, x := range chosen {
 		if failed[x.backend] != nil && x.service != nil && x.service.isGone() { // why it failed, rather than that
 			failed[x.backend] = []backend.Reason{backend.ReasonFor(x.service.fault())}

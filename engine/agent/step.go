@@ -28,7 +28,8 @@ func closeFiles(reports []stepReport) {
 // grace is what a rank gets beyond its own deadline to say that it missed it.
 const grace = 5 * time.Second
 
-// step sends one message to every rank and collects their reports, by rank, and of the backends that failed why.
+// step sends one message to every rank and collects their reports, by rank, and of the backends that failed why. The caller
+// closes the files of reports of telemetry.Prepare; those that come with others are closed.
 func (r *resolution) step(step telemetry.Step, deadline time.Duration, chosen map[int]*instance, send func(*member, uint64) error) (done []stepReport, failed map[string][]backend.Reason, err error) {
 	g := r.group
 	reports := make(chan stepReport, len(g.members)+1)
@@ -36,7 +37,10 @@ func (r *resolution) step(step telemetry.Step, deadline time.Duration, chosen ma
 	if err := g.job.expect(keys, reports); err != nil {
 		return nil, nil, err
 	}
-	defer g.job.unexpect(keys)
+	defer func() {
+		g.job.unexpect(keys)
+		closeFiles(queued(reports)) // of ranks that answered when the step had failed
+	}()
 	for rank, m := range g.members {
 		if err := send(m, r.asked.ids[rank]); err != nil {
 			return nil, nil, fmt.Errorf("rank %d cannot be reached: %w", rank, err)
@@ -46,11 +50,10 @@ func (r *resolution) step(step telemetry.Step, deadline time.Duration, chosen ma
 	timer := time.NewTimer(deadline)
 	defer timer.Stop()
 	waiting := lo.Associate(lo.Range(len(g.members)), func(rank int) (int, bool) { return g.ranks[rank], true })
-	done = make([]stepReport, len(g.members))
+	got := make([]stepReport, len(g.members))
 	defer func() {
-		if err != nil {
-			closeFiles(done)
-			done = nil
+		if err != nil || step != telemetry.Prepare {
+			closeFiles(got)
 		}
 	}()
 	for len(waiting) > 0 {
@@ -60,7 +63,7 @@ func (r *resolution) step(step telemetry.Step, deadline time.Duration, chosen ma
 			if report.done == nil {
 				return nil, nil, r.broken(fmt.Sprintf("rank %d ended during %s", report.rank, step)) // the others may wait for it in the self-test
 			}
-			done[lo.IndexOf(g.ranks, report.rank)] = report
+			got[lo.IndexOf(g.ranks, report.rank)] = report
 		case <-timer.C:
 			return nil, nil, r.broken(fmt.Sprintf("%s did not report %s within %s", rankList(lo.Keys(waiting)), step, deadline))
 		case <-r.upgrade.cancelled():
@@ -70,7 +73,7 @@ func (r *resolution) step(step telemetry.Step, deadline time.Duration, chosen ma
 		}
 	}
 	failed = map[string][]backend.Reason{}
-	for rank, report := range done { // by rank, so that the reasons do not depend on who was first
+	for rank, report := range got { // by rank, so that the reasons do not depend on who was first
 		for _, i := range slices.Sorted(maps.Keys(chosen)) {
 			r.outcome(step, rank, report.done, chosen[i], failed)
 		}
@@ -78,7 +81,19 @@ func (r *resolution) step(step telemetry.Step, deadline time.Duration, chosen ma
 	if err := g.deadError(); err != nil { // a rank may have found in this step that the group cannot go on
 		return nil, nil, err
 	}
-	return done, failed, nil
+	return got, failed, nil
+}
+
+// queued takes what is in a channel that nobody sends to any more.
+func queued(reports <-chan stepReport) (all []stepReport) {
+	for {
+		select {
+		case r := <-reports:
+			all = append(all, r)
+		default:
+			return all
+		}
+	}
 }
 
 // broken is the error of a step that cannot be ended. Ranks that wait for the decision cannot go on; beside calls they do.

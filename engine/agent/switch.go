@@ -7,6 +7,7 @@ import (
 
 	"github.com/samber/lo"
 
+	"github.com/weir-project/weir/engine/telemetry"
 	"github.com/weir-project/weir/sdk/proto/rankv1"
 )
 
@@ -17,6 +18,7 @@ type pending struct {
 	old          []*instance         // that no call from number on uses
 	fresh        map[int][]*instance // by index of the class
 	done         chan struct{}       // closed when all have passed
+	trace        *telemetry.Switch
 }
 
 // The first gate is as near as can be: the next call of ranks that are idle, who then switch at once, or the one after it,
@@ -30,8 +32,13 @@ const (
 
 // switchOver finds a call number that no rank has begun and commits the new tables from there on. sdk/rank/gate.go says
 // what ranks do.
-func (u *upgrade) switchOver() error {
-	g := u.group
+func (u *upgrade) switchOver() (err error) {
+	g, start := u.group, time.Now()
+	defer func() {
+		if err != nil {
+			u.of.trace.Commit(g.id, 0, 0, start, err)
+		}
+	}()
 	if err := u.open(); err != nil {
 		return err
 	}
@@ -43,7 +50,7 @@ func (u *upgrade) switchOver() error {
 			return err
 		}
 		if begun < number {
-			return u.commit(number)
+			return u.commit(number, start)
 		}
 		if time.Now().After(end) || margin > 1<<40 {
 			return errors.New("the ranks were always faster than the agent")
@@ -96,7 +103,7 @@ func (u *upgrade) gate(number uint64) (begun uint64, err error) {
 }
 
 // commit puts the tables in force from a call on. All ranks have set the gate to it before they began it.
-func (u *upgrade) commit(number uint64) error {
+func (u *upgrade) commit(number uint64, start time.Time) error {
 	g := u.group
 	g.mu.Lock()
 	switch err := u.why(); {
@@ -114,6 +121,7 @@ func (u *upgrade) commit(number uint64) error {
 		p.fresh[index] = lo.Intersect(u.fresh, lo.Values(c.to.instances))
 		g.putInForce(c.asked.class, c.to, u.epoch)
 	}
+	p.trace = u.of.trace.Commit(g.id, u.epoch, number, start, nil)
 	g.pending, g.upgrade = p, nil
 	g.startAsked()
 	g.mu.Unlock()
@@ -133,8 +141,9 @@ func (g *group) passed(rank int, turn uint64) {
 		g.mu.Unlock()
 		return
 	}
-	if turn == p.turn {
+	if turn == p.turn && !p.passed[rank] {
 		p.passed[rank] = true
+		p.trace.Passed(rank)
 	}
 	if len(p.missing(g)) > 0 {
 		g.mu.Unlock()

@@ -12,6 +12,7 @@ import (
 
 	"github.com/weir-project/weir/core/collective"
 	"github.com/weir-project/weir/core/dispatch"
+	"github.com/weir-project/weir/engine/telemetry"
 )
 
 // Upgrade is a new process of a plugin, running beside the one that serves.
@@ -21,7 +22,8 @@ type Upgrade struct {
 	Candidates func() []dispatch.Candidate // as they will be
 	Accept     func() error                // called when groups have switched: the new process answers all questions from now on
 
-	late bool // only classes that the old process has made a plan of
+	late  bool // only classes that the old process has made a plan of
+	trace *telemetry.Upgrade
 }
 
 // GroupUpgrade is what an upgrade did in one group.
@@ -43,6 +45,18 @@ type GroupUpgrade struct {
 func (a *Agent) Upgrade(ctx context.Context, of Upgrade) ([]GroupUpgrade, error) {
 	a.upgrading.Lock()
 	defer a.upgrading.Unlock()
+	of.trace = a.opts.Tracer.Upgrade(a.background(), of.Plugin)
+	report, err := a.upgradeAll(ctx, of)
+	of.trace.End(err)
+	if a.opts.Meter != nil {
+		switched := slices.ContainsFunc(report, func(r GroupUpgrade) bool { return r.Call > 0 })
+		a.opts.Meter.Upgraded(a.background(), of.Plugin, switched, err)
+	}
+	return report, err
+}
+
+// upgradeAll upgrades the groups, and then those that the old process was asked about meanwhile.
+func (a *Agent) upgradeAll(ctx context.Context, of Upgrade) ([]GroupUpgrade, error) {
 	report, err := a.upgradeGroups(ctx, of, a.groupsInOrder())
 	if err != nil {
 		return report, err
@@ -51,7 +65,7 @@ func (a *Agent) Upgrade(ctx context.Context, of Upgrade) ([]GroupUpgrade, error)
 		return report, err
 	}
 	of.late = true
-	for range 3 { // what the old process was asked about meanwhile
+	for range 3 {
 		late := lo.Filter(a.groupsInOrder(), func(g *group, _ int) bool {
 			return g.uses(of.Replaced) && !slices.ContainsFunc(report, func(r GroupUpgrade) bool { return r.Group == g.id && r.Skipped != "" })
 		})

@@ -132,7 +132,7 @@ func (u *upgrade) prepare(ctx context.Context, class collective.Class) (err erro
 	g, agent := u.group, u.group.job.agent
 	id := agent.newID()
 	ids := lo.Associate(lo.Range(len(g.ranks)), func(rank int) (int, uint64) { return rank, id })
-	_, trace := agent.opts.Tracer.Start(agent.background(), g.facts, class)
+	_, trace := agent.opts.Tracer.Start(u.of.trace.In(agent.background()), g.facts, class)
 	r := &resolution{
 		group: g, asked: &asked{class: class, ids: ids}, trace: trace, candidates: agent.unspoilt(u.of.Candidates()), verdicts: map[string]backend.Verdict{}, upgrade: u,
 	}
@@ -212,7 +212,7 @@ func (u *upgrade) keeps(r *resolution, name string, p plan.Plan) *instance {
 // declined has the upgrade fail with a backend of the new process.
 func (u *upgrade) declined(r *resolution, name string, reasons []backend.Reason) {
 	if u != nil && r.candidate(name).Plugin == u.of.Plugin {
-		u.cancel(fmt.Errorf("the new process's backend %s: %s", name, reasons[0]))
+		u.cancel(&backend.Fault{Code: reasons[0].Code, Rank: reasons[0].Rank, Err: fmt.Errorf("the new process's backend %s: %s", name, reasons[0])})
 	}
 }
 

@@ -57,15 +57,13 @@ func (a *app) control(e *engine, g *agent.Agent) (stop func()) {
 		return func() {}
 	}
 	started := time.Now()
-	mux := http.NewServeMux()
-	mux.HandleFunc("GET /status", func(w http.ResponseWriter, r *http.Request) {
-		answer(w, a.runStatus(e, g, started, r.FormValue("calls") != ""), nil)
-	})
-	mux.HandleFunc("POST /plugins/reload", func(w http.ResponseWriter, r *http.Request) {
-		done, err := e.reload(r.Context(), g, r.FormValue("name"), r.FormValue("sha256"))
-		answer(w, done, err)
-	})
-	server := &http.Server{Handler: mux, ReadHeaderTimeout: controlPatience}
+	handler := controlHandler(
+		func(calls bool) runStatus { return a.runStatus(e, g, started, calls) },
+		func(ctx context.Context, name, sha256 string) (reloaded, error) {
+			return e.reload(ctx, g, name, sha256)
+		},
+	)
+	server := &http.Server{Handler: handler, ReadTimeout: controlPatience, IdleTimeout: controlPatience}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -75,6 +73,20 @@ func (a *app) control(e *engine, g *agent.Agent) (stop func()) {
 		_ = server.Close()
 		<-done
 	}
+}
+
+// controlHandler answers questions. What they say is in the URL; bodies are not read.
+func controlHandler(status func(calls bool) runStatus, reload func(ctx context.Context, name, sha256 string) (reloaded, error)) http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /status", func(w http.ResponseWriter, r *http.Request) {
+		answer(w, status(r.URL.Query().Get("calls") != ""), nil)
+	})
+	mux.HandleFunc("POST /plugins/reload", func(w http.ResponseWriter, r *http.Request) {
+		values := r.URL.Query()
+		done, err := reload(r.Context(), values.Get("name"), values.Get("sha256"))
+		answer(w, done, err)
+	})
+	return mux
 }
 
 func answer(w http.ResponseWriter, value any, err error) {
@@ -123,7 +135,17 @@ func ask(ctx context.Context, patience time.Duration, folder, method, path strin
 		body, _ := io.ReadAll(io.LimitReader(res.Body, 4096))
 		return errors.New(cmp.Or(strings.TrimSpace(string(body)), res.Status))
 	}
-	return json.NewDecoder(res.Body).Decode(result)
+	return decodeAnswer(res.Body, result)
+}
+
+// maxAnswer is the longest answer of an engine: a thousand groups of eight ranks with their last calls take a tenth of it.
+const maxAnswer = 1 << 30
+
+func decodeAnswer(body io.Reader, result any) error {
+	if err := json.NewDecoder(io.LimitReader(body, maxAnswer)).Decode(result); err != nil {
+		return fmt.Errorf("the engine's answer: %w", err)
+	}
+	return nil
 }
 
 // runs are the running engines of this user, or the one whose process is named.

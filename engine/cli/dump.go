@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 	"slices"
 	"text/tabwriter"
 	"time"
+	"unicode"
 
 	"github.com/samber/lo"
 	"github.com/spf13/cobra"
@@ -86,11 +88,18 @@ func readDump(path string) ([]agent.GroupStatus, error) {
 	if err != nil {
 		return nil, usageError{err}
 	}
-	var g agent.GroupStatus
-	if err := json.Unmarshal(text, &g); err != nil || g.ID == "" {
-		return nil, usageError{fmt.Errorf("%s is not a dump of a group: %w", path, lo.CoalesceOrEmpty(err, errors.New("it names no group")))}
+	g, err := parseDump(text)
+	if err != nil {
+		return nil, usageError{fmt.Errorf("%s is not a dump of a group: %w", path, err)}
 	}
 	return []agent.GroupStatus{g}, nil
+}
+
+func parseDump(text []byte) (g agent.GroupStatus, err error) {
+	if err = json.Unmarshal(text, &g); err == nil && g.ID == "" {
+		err = errors.New("it names no group")
+	}
+	return g, err
 }
 
 // dumpFolder is where calls of failed groups are kept; "" if there is no place for them.
@@ -142,7 +151,21 @@ func (a *app) keepDump(log *slog.Logger, s agent.GroupStatus) {
 	}
 }
 
+// plain keeps what comes from elsewhere from giving orders to the terminal.
+type plain struct{ io.Writer }
+
+func (p plain) Write(text []byte) (int, error) {
+	_, err := p.Writer.Write(bytes.Map(func(r rune) rune {
+		if unicode.IsControl(r) && r != '\n' && r != '\t' {
+			return unicode.ReplacementChar
+		}
+		return r
+	}, text))
+	return len(text), err
+}
+
 func writeCalls(w io.Writer, g agent.GroupStatus) {
+	w = plain{w}
 	fmt.Fprintf(w, "group %s of %d ranks\n", g.ID, len(g.Ranks))
 	if g.Failed != "" {
 		fmt.Fprintf(w, "failed: %s\n", g.Failed)

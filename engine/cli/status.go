@@ -58,6 +58,7 @@ func writeRuns(w io.Writer, all []runStatus) error {
 		_, err := fmt.Fprintln(w, "no engine of this user runs")
 		return err
 	}
+	w = plain{w}
 	for i, r := range all {
 		if i > 0 {
 			fmt.Fprintln(w)

@@ -20,6 +20,8 @@ const (
 
 	spanFailover = "weir.failover"  // of its own: a call that went on with another backend
 	spanSlowRank = "weir.slow_rank" // of its own: a rank that the others waited for
+	spanUpgrade  = "weir.upgrade"   // the replacement of a plugin: decisions, a commit for each group, a switch for each rank
+	spanSwitch   = "weir.switch"
 )
 
 // The attributes of spans and metrics. docs/telemetry.md explains them.
@@ -54,8 +56,9 @@ const (
 	keyFailoverBytes  = attribute.Key("weir.failover.bytes")
 	keyFailoverRedone = attribute.Key("weir.failover.redone")
 
-	keySlowCall = attribute.Key("weir.slow.call")
-	keySlowLast = attribute.Key("weir.slow.last")
+	keySlowCall    = attribute.Key("weir.slow.call")
+	keySlowLast    = attribute.Key("weir.slow.last")
+	keyUpgradeCall = attribute.Key("weir.upgrade.call")
 
 	keyErrorType = semconv.ErrorTypeKey
 )
@@ -68,4 +71,5 @@ const (
 	metricDecisions = "weir.decisions"
 	metricFailovers = "weir.failover.duration"
 	metricLag       = "weir.rank.lag"
+	metricUpgrades  = "weir.upgrades"
 )

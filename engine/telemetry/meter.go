@@ -23,6 +23,7 @@ type Meter struct {
 	decisions metric.Int64Counter
 	failovers metric.Float64Histogram
 	lag       metric.Float64Histogram
+	upgrades  metric.Int64Counter
 }
 
 // Series identifies what is counted. Make it once per group, backend and class, and keep it: its attributes are built
@@ -56,7 +57,7 @@ var lagBounds = []float64{0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 50, 100, 200, 500, 100
 // NewMeter creates the instruments.
 func NewMeter(p metric.MeterProvider) (*Meter, error) {
 	m := &Meter{meter: p.Meter(scope)}
-	var errs [6]error
+	var errs [7]error
 	m.calls, errs[0] = m.meter.Int64ObservableCounter(metricCalls,
 		metric.WithUnit("{call}"), metric.WithDescription("All-reduce calls of a group."))
 	m.io, errs[1] = m.meter.Int64ObservableCounter(metricIO,
@@ -72,6 +73,8 @@ func NewMeter(p metric.MeterProvider) (*Meter, error) {
 	m.lag, errs[5] = m.meter.Float64Histogram(metricLag,
 		metric.WithUnit("s"), metric.WithDescription("Time that the other ranks waited for one that was slow."),
 		metric.WithExplicitBucketBoundaries(lagBounds...))
+	m.upgrades, errs[6] = m.meter.Int64Counter(metricUpgrades,
+		metric.WithUnit("{upgrade}"), metric.WithDescription("Replacements of a plugin, by outcome."))
 	if err := errors.Join(errs[:]...); err != nil {
 		return nil, fmt.Errorf("create metrics: %w", err)
 	}

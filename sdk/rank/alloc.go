@@ -3,6 +3,7 @@ package rank
 import (
 	"context"
 	"fmt"
+	"math"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -30,7 +31,7 @@ func (g *Group) Alloc(ctx context.Context, bytes int) ([]byte, error) {
 	}
 	defer r.discard()
 	m := r.message.GetAllocated()
-	if m == nil || len(r.files) != 1 || m.Stride < int64(bytes) {
+	if m == nil || len(r.files) != 1 || m.Stride < int64(bytes) || m.Stride > math.MaxInt64/int64(g.Size()) {
 		return nil, fmt.Errorf("registered memory for group %s: the agent answered with something else", g.id)
 	}
 	memory, err := r.files[0].mapAll(m.Stride * int64(g.Size()))

@@ -65,28 +65,17 @@ func (g *Group) decideWithin(ctx context.Context, class collective.Class, lost .
 			}
 			return nil, fmt.Errorf("decide %s for group %s: %w", class, g.id, err)
 		}
-		switch body := r.message.Body.(type) {
-		case *rankv1.ToRank_Prepare:
-			err = d.prepare(body.Prepare, r.files)
-		case *rankv1.ToRank_Connect:
-			err = d.connect(body.Connect, r.files)
-			r.discard()
-		case *rankv1.ToRank_SelfTest:
-			err = d.selfTest(time.Duration(body.SelfTest.DeadlineNs), body.SelfTest.Abort)
-		case *rankv1.ToRank_Discard:
-			d.discard(body.Discard.Instances)
-		case *rankv1.ToRank_Commit:
-			t, err := d.commit(body.Commit)
-			if err != nil { // the other ranks have it
-				return nil, g.broken(g.calls, fmt.Errorf("decide %s: %w", class, err))
-			}
-			return t, nil
-		default:
-			r.discard()
-			err = fmt.Errorf("unexpected answer %T", body)
+		var t *table
+		if m := r.message.GetCommit(); m != nil {
+			t, err = d.commit(m)
+		} else {
+			err = d.step(r)
 		}
-		if err != nil {
+		if err != nil { // also with a commit, which the other ranks have
 			return nil, g.broken(g.calls, fmt.Errorf("decide %s: %w", class, err))
+		}
+		if t != nil {
+			return t, nil
 		}
 	}
 }
@@ -103,6 +92,25 @@ type decider struct {
 
 	beside *upgrades // nil unless calls go on meanwhile
 	turn   uint64    // of the upgrade
+}
+
+// step does what a message before the commit asks for, and answers it.
+func (d *decider) step(r *reply) error {
+	switch body := r.message.Body.(type) {
+	case *rankv1.ToRank_Prepare:
+		return d.prepare(body.Prepare, r.files)
+	case *rankv1.ToRank_Connect:
+		defer r.discard()
+		return d.connect(body.Connect, r.files)
+	case *rankv1.ToRank_SelfTest:
+		return d.selfTest(time.Duration(body.SelfTest.DeadlineNs), body.SelfTest.Abort)
+	case *rankv1.ToRank_Discard:
+		d.discard(body.Discard.Instances)
+		return nil
+	default:
+		r.discard()
+		return fmt.Errorf("unexpected answer %T", body)
+	}
 }
 
 // prepare makes ready every instance that this rank does not have yet.
@@ -150,6 +158,9 @@ func (d *decider) prepareOne(m *rankv1.Instance, memory, inputs *sharedFile) *ba
 	d.tests = append(d.tests, test{m.Id, ranges})
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	if g.instances[m.Id] != nil {
+		return fail(backend.PlanRejected, fmt.Errorf("instance %d exists already", m.Id))
+	}
 	d.prepared = append(d.prepared, m.Id)
 	p, err := pluginv1.ToPlan(m.Plan)
 	if err == nil {
@@ -206,12 +217,27 @@ func (d *decider) report(done *rankv1.StepDone, files ...*os.File) error {
 	return d.group.session.conn.Send(&rankv1.FromRank{Id: d.id, Body: &rankv1.FromRank_StepDone{StepDone: done}}, files...)
 }
 
+// discard drops what will not be committed, and what is in force only if its worker is gone, for calls use the rest.
 func (d *decider) discard(ids []uint64) {
 	g := d.group
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	ids = slices.DeleteFunc(slices.Clone(ids), func(id uint64) bool {
+		i := g.instances[id]
+		return g.inForce(id) && (d.beside != nil || i == nil || i.worker == nil || !i.worker.Lost())
+	})
 	g.dropInstances(ids)
 	d.prepared = slices.DeleteFunc(d.prepared, func(id uint64) bool { return slices.Contains(ids, id) })
+}
+
+// inForce reports whether a table has an instance.
+func (g *Group) inForce(instance uint64) bool {
+	for i := range g.tables {
+		if t := g.tables[i].Load(); t != nil && t.uses(instance) {
+			return true
+		}
+	}
+	return false
 }
 
 // dropInstances gives instances up that no call uses. g.mu is held.
@@ -249,6 +275,9 @@ func (d *decider) table(m *rankv1.Commit) (*table, error) {
 			i := g.instances[c.Instance]
 			if i == nil {
 				return nil, fmt.Errorf("the agent committed instance %d, which was never prepared", c.Instance)
+			}
+			if (i.device != nil) != (d.class.Memory == collective.CUDA) {
+				return nil, fmt.Errorf("the agent committed instance %d, of a plan that does not run on %s memory", c.Instance, d.class.Memory)
 			}
 			segment.Choices = append(segment.Choices, dispatch.Choice{Multiple: c.Multiple, Index: len(t.entries)})
 			library, _ := i.device.(*exec.Library)

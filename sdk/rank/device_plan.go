@@ -139,7 +139,7 @@ func (d *decider) connect(m *rankv1.Connect, files []sharedFile) error {
 		g.mu.Lock()
 		i := g.instances[peers.Instance]
 		g.mu.Unlock()
-		err := errors.New("it was never prepared")
+		err := errNotPrepared
 		if i != nil && i.device != nil {
 			err = i.device.Connect(peers.Data, of, time.Until(end))
 		}
@@ -148,7 +148,9 @@ func (d *decider) connect(m *rankv1.Connect, files []sharedFile) error {
 		}
 		done.Outcomes = append(done.Outcomes, outcome)
 	}
-	g.session.gpu.watch(g.session)
+	if gpu := g.session.gpu; gpu != nil { // otherwise nothing was connected
+		gpu.watch(g.session)
+	}
 	return d.report(done)
 }
 

@@ -1,6 +1,7 @@
 package rank
 
 import (
+	"fmt"
 	"math"
 	"sync/atomic"
 	"syscall"
@@ -57,6 +58,9 @@ func (g *Group) atGate(number uint64) error {
 			return g.aborted()
 		}
 		if g.session.isLost() || time.Now().After(end) {
+			if awaited := g.awaited(); awaited != turn {
+				return g.broken(number, fmt.Errorf("the agent has this rank wait for turn %d, but the board is at turn %d", awaited, turn))
+			}
 			g.board.SettleTurn(turn, rankv1.Abandoned) // for all ranks, unless it was committed before
 			continue
 		}
@@ -66,6 +70,13 @@ func (g *Group) atGate(number uint64) error {
 			time.Sleep(gateSleep)
 		}
 	}
+}
+
+// awaited is the turn that the gate is set for.
+func (g *Group) awaited() uint64 {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.up.turn
 }
 
 // settle opens the gate if the turn is settled, with the new tables if it was committed. This rank is done with all calls

@@ -186,6 +186,7 @@ func (g *Group) Exchange(ctx context.Context, data []byte) ([][]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("exchange in group %s: %w", g.id, err)
 	}
+	defer r.discard()
 	all := r.message.GetExchanged()
 	if all == nil || len(all.Data) != len(g.ranks) {
 		return nil, fmt.Errorf("exchange in group %s: the agent answered with something else", g.id)

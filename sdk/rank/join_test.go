@@ -86,7 +86,7 @@ func board(t *testing.T, size int64, seals int) *os.File {
 	return f
 }
 
-const sealed = unix.F_SEAL_SHRINK | unix.F_SEAL_GROW
+const bothSeals = unix.F_SEAL_SHRINK | unix.F_SEAL_GROW
 
 // ready is what an agent says when a group of two has formed.
 func ready(change func(*rankv1.GroupReady)) *rankv1.ToRank {
@@ -124,7 +124,7 @@ func answerJoin(t *testing.T, answer *rankv1.ToRank, files ...*os.File) func(*ra
 }
 
 func TestJoinAnswers(t *testing.T) {
-	good := board(t, rankv1.BoardSize(2), sealed)
+	good := board(t, rankv1.BoardSize(2), bothSeals)
 	for name, c := range map[string]struct {
 		answer *rankv1.ToRank
 		files  []*os.File
@@ -141,13 +141,13 @@ func TestJoinAnswers(t *testing.T) {
 		"members missing":    {ready(func(g *rankv1.GroupReady) { g.Ranks = []int32{0} }), []*os.File{good}, "inconsistent"},
 		"board not sealed":   {ready(nil), []*os.File{board(t, rankv1.BoardSize(2), 0)}, "not sealed"},
 		"board may grow":     {ready(nil), []*os.File{board(t, rankv1.BoardSize(2), unix.F_SEAL_SHRINK)}, "not sealed"},
-		"board too small":    {ready(nil), []*os.File{board(t, rankv1.BoardSize(1), sealed)}, "shared memory of 12288 bytes, want 20480"},
+		"board too small":    {ready(nil), []*os.File{board(t, rankv1.BoardSize(1), bothSeals)}, "shared memory of 12288 bytes, want 20480"},
 		"board of something": {ready(nil), []*os.File{os.Stderr}, "shared memory"},
 		"board of another size": {
 			ready(func(g *rankv1.GroupReady) {
 				g.Facts, g.Ranks = pluginv1.FromGroup(collective.HostGroup("g1", 3)), []int32{0, 1, 2}
 			}),
-			[]*os.File{board(t, rankv1.BoardSize(3), sealed)},
+			[]*os.File{board(t, rankv1.BoardSize(3), bothSeals)},
 			"inconsistent",
 		},
 	} {
@@ -193,7 +193,7 @@ func TestJoinGivesUp(t *testing.T) {
 // TestSessionUnexpectedMessages sends a rank what it did not ask for; it goes on, and keeps no descriptor of it.
 func TestSessionUnexpectedMessages(t *testing.T) {
 	noLeaks(t)
-	good, extra := board(t, rankv1.BoardSize(2), sealed), board(t, 4096, sealed)
+	good, extra := board(t, rankv1.BoardSize(2), bothSeals), board(t, 4096, bothSeals)
 	stray := []struct {
 		m     *rankv1.ToRank
 		files []*os.File

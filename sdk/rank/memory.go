@@ -1,13 +1,13 @@
 package rank
 
 import (
-	"fmt"
 	"os"
 
 	"github.com/samber/lo"
 	"golang.org/x/sys/unix"
 
 	"github.com/weir-project/weir/sdk/proto/rankv1"
+	"github.com/weir-project/weir/sdk/proto/sealed"
 )
 
 // sharedFile is memory that the agent shares with the ranks of a group.
@@ -52,22 +52,7 @@ func (r *reply) discard() {
 	}
 }
 
-// mapAll maps the file. It insists on the seals that keep a peer from shrinking the memory under us.
+// mapAll maps so many bytes of the file, which must have them.
 func (f sharedFile) mapAll(size int64) ([]byte, error) {
-	info, err := f.file.Stat()
-	if err != nil {
-		return nil, fmt.Errorf("shared memory: %w", err)
-	}
-	if info.Size() < size {
-		return nil, fmt.Errorf("shared memory of %d bytes, want %d", info.Size(), size)
-	}
-	seals, err := unix.FcntlInt(f.file.Fd(), unix.F_GET_SEALS, 0)
-	if err != nil || seals&(unix.F_SEAL_SHRINK|unix.F_SEAL_GROW) != unix.F_SEAL_SHRINK|unix.F_SEAL_GROW {
-		return nil, fmt.Errorf("shared memory is not sealed")
-	}
-	memory, err := unix.Mmap(int(f.file.Fd()), 0, int(size), unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED)
-	if err != nil {
-		return nil, fmt.Errorf("map %d bytes of shared memory: %w", size, err)
-	}
-	return memory, nil
+	return sealed.Map(f.file, size, unix.PROT_READ|unix.PROT_WRITE)
 }

@@ -1,6 +1,7 @@
 package rank
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -27,6 +28,10 @@ func (d *decider) selfTest(deadline time.Duration, abort bool) error {
 		g.mu.Lock()
 		i := g.instances[t.id]
 		g.mu.Unlock()
+		if i == nil {
+			done.Outcomes = append(done.Outcomes, &rankv1.Outcome{Instance: t.id, Reason: pluginv1.FromReason(g.refused(backend.SelfTestFailed, errNotPrepared))})
+			continue
+		}
 		if i.device != nil || i.worker != nil {
 			outcome := &rankv1.Outcome{Instance: t.id}
 			left := time.Until(end)
@@ -77,10 +82,21 @@ func (d *decider) selfTest(deadline time.Duration, abort bool) error {
 	return d.report(done)
 }
 
-// trialWatch is what a self-test looks at while it waits. No call is in progress that peers could be compared by. Beside
-// calls that go on it gives the core away.
+// errAgentGone ends what is tried for a decision.
+var errAgentGone = errors.New("the agent has ended")
+
+// errNotPrepared is what is wrong with an instance that the agent asks for without having had it prepared.
+var errNotPrepared = errors.New("it was never prepared")
+
+// trialWatch is what a self-test looks at while it waits. No call is in progress that peers could be compared by; but
+// without an agent there will be no decision. Beside calls that go on it gives the core away.
 func (d *decider) trialWatch(w exec.Watch) exec.Watch {
-	w.Stalled = nil
+	w.Stalled = func() error {
+		if d.group.session.isLost() {
+			return errAgentGone
+		}
+		return nil
+	}
 	if d.beside != nil {
 		w.Stalled, w.Yield = d.stalled, true
 	}

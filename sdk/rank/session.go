@@ -125,10 +125,20 @@ func (s *Session) begin(m *rankv1.FromRank) (uint64, <-chan *reply, error) {
 	return id, answers, nil
 }
 
+// end drops answers that nobody waits for any more.
 func (s *Session) end(id uint64) {
 	s.mu.Lock()
+	answers := s.pending[id]
 	delete(s.pending, id)
 	s.mu.Unlock()
+	for { // nobody sends any more
+		select {
+		case r := <-answers:
+			r.discard()
+		default:
+			return
+		}
+	}
 }
 
 // How long a request may go on after it was withdrawn. The agent refuses it at once unless all ranks have made it. Then
@@ -208,13 +218,12 @@ func (s *Session) receive() {
 			continue
 		}
 		s.mu.Lock()
-		answers := s.pending[m.Id]
-		s.mu.Unlock()
 		select {
-		case answers <- r: // a nil channel: nobody waits any more
+		case s.pending[m.Id] <- r: // a nil channel: nobody waits any more
 		default:
 			r.discard()
 		}
+		s.mu.Unlock()
 	}
 }
 

@@ -240,21 +240,11 @@ func (u *upgrades) take(r *reply) {
 		r.discard()
 		return
 	}
-	switch body := r.message.Body.(type) {
-	case *rankv1.ToRank_Prepare:
-		_ = d.prepare(body.Prepare, r.files)
-	case *rankv1.ToRank_Connect:
-		_ = d.connect(body.Connect, r.files)
-		r.discard()
-	case *rankv1.ToRank_SelfTest:
-		_ = d.selfTest(time.Duration(body.SelfTest.DeadlineNs), body.SelfTest.Abort)
-	case *rankv1.ToRank_Discard:
-		d.discard(body.Discard.Instances)
-	case *rankv1.ToRank_Commit:
-		_ = d.report(&rankv1.StepDone{StartUnixNs: time.Now().UnixNano(), Outcomes: u.stage(d, body.Commit)})
-	default:
-		r.discard()
+	if m := r.message.GetCommit(); m != nil {
+		_ = d.report(&rankv1.StepDone{StartUnixNs: time.Now().UnixNano(), Outcomes: u.stage(d, m)})
+		return
 	}
+	_ = d.step(r)
 }
 
 // stage keeps a table for when the gate is passed.

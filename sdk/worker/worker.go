@@ -41,14 +41,20 @@ func Attach(ctx context.Context, socket string) (*Group, error) {
 	if err != nil {
 		return nil, fmt.Errorf("attach: %w", err)
 	}
-	g := &Group{socket: conn.(*net.UnixConn), ended: make(chan struct{})}
-	g.memory, err = workerv1.Accept(g.socket, time.Now().Add(connectTimeout))
-	answered := workerv1.Ready(g.socket, err)
-	if err == nil {
+	return take(conn.(*net.UnixConn))
+}
+
+// take takes the memory of a group from a connection to the agent.
+func take(socket *net.UnixConn) (*Group, error) {
+	g := &Group{socket: socket, ended: make(chan struct{})}
+	var err error
+	g.memory, err = workerv1.Accept(socket, time.Now().Add(connectTimeout))
+	if answered := workerv1.Ready(socket, err); err == nil && answered != nil {
+		g.memory.Unmap()
 		err = answered
 	}
 	if err != nil {
-		_ = conn.Close()
+		_ = socket.Close()
 		return nil, fmt.Errorf("attach: %w", err)
 	}
 	go func() {

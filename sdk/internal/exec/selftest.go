@@ -16,7 +16,7 @@ import (
 // selfTestLimit is the largest byte count that SelfTest tries, unless a range begins above it.
 const selfTestLimit = 2 << 20
 
-// SelfTest makes a handful of calls, in place and out of place, on inputs whose result is known exactly, and compares
+// SelfTest makes a handful of calls, of two mebibytes at most whatever the ranges are, in place and out of place, on inputs whose result is known exactly, and compares
 // every element. All ranks of the group must run it at the same time with the same arguments, but for rank, run and
 // memory. edges are byte counts near which a plan changes what it does, such as its tile; ranges are what it is to serve.
 // memory is where the buffers lie; with nil they are allocated.
@@ -25,7 +25,7 @@ func SelfTest(run func(Call) error, rank, world int, class collective.Class, ran
 	if memory != nil {
 		limit = min(limit, int64(len(memory)/2))
 	}
-	return SelfTestSizes(run, rank, world, class, TestSizes(class.DataType, ranges, edges, limit), memory)
+	return SelfTestSizes(run, rank, world, class, within(TestSizes(class.DataType, ranges, edges, limit), limit), memory)
 }
 
 // within are the byte counts that are at most limit. If all are above it, a plan that is proved for every size is tried

@@ -83,9 +83,9 @@ func TestVerdictRoundTrip(t *testing.T) {
 	roundTrip(t, [][]backend.Range{nil, backend.AllBytes()}, pluginv1.FromRanges, pluginv1.ToRanges)
 }
 
-func TestInfoRoundTrip(t *testing.T) {
+func sampleInfos() []backend.Info {
 	half := collective.Float16
-	roundTrip(t, []backend.Info{
+	return []backend.Info{
 		{Name: "plain", Kind: plan.WorkerKind},
 		{Name: "trusting", Kind: plan.KernelKind, Requirements: backend.Requirements{Scope: backend.OneFabric, P2P: backend.P2PAssumed}},
 		{
@@ -103,7 +103,11 @@ func TestInfoRoundTrip(t *testing.T) {
 				InFlight: 1, Deterministic: true,
 			},
 		},
-	}, pluginv1.FromInfo, pluginv1.ToInfo)
+	}
+}
+
+func TestInfoRoundTrip(t *testing.T) {
+	roundTrip(t, sampleInfos(), pluginv1.FromInfo, pluginv1.ToInfo)
 }
 
 func samplePlans() []plan.Plan {
@@ -208,60 +212,4 @@ func TestBadMessages(t *testing.T) {
 			}
 		})
 	}
-}
-
-func FuzzToPlan(f *testing.F) {
-	for _, p := range samplePlans() {
-		data, err := proto.Marshal(pluginv1.FromPlan(p))
-		if err != nil {
-			f.Fatal(err)
-		}
-		f.Add(data)
-	}
-	f.Fuzz(func(t *testing.T, data []byte) {
-		m := &pluginv1.Plan{}
-		if proto.Unmarshal(data, m) != nil {
-			return
-		}
-		p, err := pluginv1.ToPlan(m)
-		if err != nil {
-			return
-		}
-		_ = p.Validate(2) // must not crash either
-		again, err := pluginv1.ToPlan(pluginv1.FromPlan(p))
-		if err != nil {
-			t.Fatalf("a plan that was read cannot be sent on: %v", err)
-		}
-		if diff := cmp.Diff(p, again); diff != "" {
-			t.Error(diff)
-		}
-	})
-}
-
-func FuzzToVerdict(f *testing.F) {
-	for _, v := range []backend.Verdict{backend.Accepted(backend.AllBytes()...), backend.Declined(backend.Because(backend.Arch, "a", "b"))} {
-		data, err := proto.Marshal(pluginv1.FromVerdict(v))
-		if err != nil {
-			f.Fatal(err)
-		}
-		f.Add(data)
-	}
-	f.Fuzz(func(t *testing.T, data []byte) {
-		m := &pluginv1.Verdict{}
-		if proto.Unmarshal(data, m) != nil {
-			return
-		}
-		v, err := pluginv1.ToVerdict(m)
-		if err != nil {
-			return
-		}
-		_ = v.String()
-		again, err := pluginv1.ToVerdict(pluginv1.FromVerdict(v))
-		if err != nil {
-			t.Fatalf("a verdict that was read cannot be sent on: %v", err)
-		}
-		if diff := cmp.Diff(v, again); diff != "" {
-			t.Error(diff)
-		}
-	})
 }

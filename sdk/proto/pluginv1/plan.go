@@ -88,6 +88,9 @@ func toSchedule(m *Schedule) (plan.Plan, error) {
 		TileBytes: m.GetTileBytes(), Buffers: int(m.GetBuffers()), Slots: int(m.GetSlots()),
 		Signals: int(m.GetSignals()), Chunks: int(m.GetChunks()),
 	}
+	if err := bounded(m.GetPrograms()); err != nil {
+		return nil, err
+	}
 	var err error
 	s.Programs, err = eachErr("schedule: program", m.GetPrograms(), func(p *Program) ([]plan.Step, error) {
 		return eachErr("step", p.GetSteps(), toStep)
@@ -96,6 +99,25 @@ func toSchedule(m *Schedule) (plan.Plan, error) {
 		return nil, err
 	}
 	return s, nil
+}
+
+// bounded refuses what no schedule has before it takes the memory: a step is some fifty times as long as it can be in a message.
+func bounded(programs []*Program) error {
+	steps, sources := 0, 0
+	for _, p := range programs {
+		if steps += len(p.GetSteps()); steps > plan.MaxAllSteps {
+			return fmt.Errorf("schedule: more than %d steps of all ranks", plan.MaxAllSteps)
+		}
+		for _, t := range p.GetSteps() {
+			if sources += len(t.GetSrcs()); sources > plan.MaxSources {
+				return fmt.Errorf("schedule: more than %d sources of all steps", plan.MaxSources)
+			}
+		}
+	}
+	if n := len(programs); n > plan.MaxWorld {
+		return fmt.Errorf("schedule: %d programs, at most %d", n, plan.MaxWorld)
+	}
+	return nil
 }
 
 func toStep(m *Step) (plan.Step, error) {

@@ -190,7 +190,7 @@ func (b *Board) Begun(rank int) Begun {
 				runtime.Gosched() // the rank is between its two stores
 				continue
 			}
-			number-- // it died there, so the word is of the call before
+			number -= min(number, 1) // it died there, so the word is of the call before
 		}
 		s := Begun{
 			Number:   number,

@@ -20,8 +20,9 @@ import (
 const ProtocolVersion = 1
 
 const (
-	maxMessage  = 128 << 20 // a kernel image is the largest thing sent
-	maxFiles    = 232       // descriptors beside one message; the kernel's own limit is 253
+	maxMessage  = 128 << 20    // a kernel image is the largest thing sent
+	maxFiles    = 232          // descriptors beside one message; the kernel's own limit is 253
+	maxHeld     = 2 * maxFiles // descriptors received and not taken: the read that ends a message may begin the next one
 	sendTimeout = 10 * time.Second
 )
 
@@ -32,6 +33,7 @@ type Conn struct {
 	sendMu      sync.Mutex
 	sendTimeout time.Duration
 
+	limit   int    // bytes of a message to be received
 	pending []byte // received, not yet returned
 	files   []*os.File
 	buf     []byte
@@ -39,8 +41,12 @@ type Conn struct {
 
 // NewConn wraps a connected stream socket.
 func NewConn(socket *net.UnixConn) *Conn {
-	return &Conn{socket: socket, sendTimeout: sendTimeout, buf: make([]byte, 64<<10)}
+	return &Conn{socket: socket, sendTimeout: sendTimeout, limit: maxMessage, buf: make([]byte, 64<<10)}
 }
+
+// Limit makes the largest message that Receive takes smaller: a reader allocates many times as much for one made of small
+// parts.
+func (c *Conn) Limit(bytes int) { c.limit = min(bytes, maxMessage) }
 
 // Send writes a message and the descriptors that go with it. It gives up when the peer does not read for ten seconds. A
 // message written in part is the last: the peer sees the connection end inside it, and every later Send fails.
@@ -80,14 +86,17 @@ func (c *Conn) Send(m proto.Message, files ...*os.File) error {
 	return err
 }
 
-// Receive reads the next message into m. io.EOF means that the peer closed the connection between two messages,
-// whether or not it had read all that was sent to it.
+// Receive reads the next message into m. io.EOF means that the peer closed the connection between two messages, whether or not
+// it had read all that was sent to it. Descriptors that came with the message before and were not taken are closed.
 func (c *Conn) Receive(m proto.Message) error {
+	if len(c.pending) == 0 {
+		c.Drain() // otherwise they may be the next message's, which has begun
+	}
 	for {
 		if len(c.pending) >= 4 {
 			size := int(binary.LittleEndian.Uint32(c.pending))
-			if size > maxMessage {
-				return fmt.Errorf("message of %d bytes, at most %d", size, maxMessage)
+			if size > c.limit {
+				return fmt.Errorf("message of %d bytes, at most %d", size, c.limit)
 			}
 			if len(c.pending) >= 4+size {
 				body := c.pending[4 : 4+size]
@@ -146,10 +155,14 @@ func (c *Conn) takeRights(oob []byte) error {
 			c.files = append(c.files, os.NewFile(uintptr(fd), "weir-shared"))
 		}
 	}
+	if n := len(c.files); n > maxHeld {
+		return fmt.Errorf("%d file descriptors came with messages that do not want them", n)
+	}
 	return nil
 }
 
-// Files returns the next n descriptors received, in the order sent. The caller closes them.
+// Files returns the next n descriptors received, in the order sent, for the message that Receive returned last. The caller
+// closes them.
 func (c *Conn) Files(n int) ([]*os.File, error) {
 	if len(c.files) < n {
 		return nil, fmt.Errorf("%d file descriptors came with the message, want %d", len(c.files), n)

@@ -341,8 +341,8 @@ func TestConnDrain(t *testing.T) {
 		wantMessage(t, b, message(1, 0))
 	}
 	wantFiles(t, b, "a") // taken and closed
-	if n := descriptorsOf(t, dir); n != 8 {
-		t.Fatalf("%d descriptors open, want 3 of the sender's and 5 received", n)
+	if n := descriptorsOf(t, dir); n != 5 {
+		t.Fatalf("%d descriptors open, want 3 of the sender's and 2 of the last message", n)
 	}
 	b.Drain()
 	if n := descriptorsOf(t, dir); n != 3 {

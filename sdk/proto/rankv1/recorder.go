@@ -90,10 +90,10 @@ func (b *Board) Started(rank int, number uint64) (time.Time, bool) {
 
 // Records are the last calls that a rank began, the oldest first. One that the rank writes meanwhile may be missing.
 func (b *Board) Records(rank int) []Record {
-	last := b.Begun(rank).Number
+	last := b.Begun(rank).Number // whatever the rank wrote
 	var all []Record
-	for number := max(last, numRecords) - numRecords + 1; number <= last; number++ {
-		if r, ok := b.record(rank, number); ok {
+	for back := min(last, numRecords); back > 0; back-- {
+		if r, ok := b.record(rank, last-back+1); ok {
 			all = append(all, r)
 		}
 	}

@@ -6,6 +6,8 @@ import (
 	"os"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/weir-project/weir/sdk/proto/sealed"
 )
 
 // Files is the memory before it is handed out.
@@ -27,20 +29,20 @@ func Create(s Shape) (_ *Files, _ *Memory, err error) {
 			f.Close()
 		}
 	}()
-	if f.Control, err = sealed("weir-worker", s.ControlBytes()); err != nil {
+	if f.Control, err = sealed.New("weir-worker", s.ControlBytes()); err != nil {
 		return nil, nil, err
 	}
-	if f.Inputs, err = sealed("weir-worker-inputs", s.InputBytes()); err != nil {
+	if f.Inputs, err = sealed.New("weir-worker-inputs", s.InputBytes()); err != nil {
 		return nil, nil, err
 	}
 	if f.ReadOK, err = os.Open(fmt.Sprintf("/proc/self/fd/%d", f.Inputs.Fd())); err != nil {
 		return nil, nil, fmt.Errorf("a descriptor of the inputs that only reads: %w", err)
 	}
-	control, err := mapFile(f.Control, unix.PROT_READ|unix.PROT_WRITE)
+	control, err := sealed.MapAll(f.Control, unix.PROT_READ|unix.PROT_WRITE)
 	if err != nil {
 		return nil, nil, err
 	}
-	inputs, err := mapFile(f.Inputs, unix.PROT_READ)
+	inputs, err := sealed.MapAll(f.Inputs, unix.PROT_READ)
 	if err != nil {
 		return nil, nil, errors.Join(err, unix.Munmap(control))
 	}
@@ -56,25 +58,4 @@ func (f *Files) Close() {
 			*file = nil
 		}
 	}
-}
-
-func sealed(name string, size int64) (*os.File, error) {
-	fd, err := unix.MemfdCreate(name, unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING)
-	if err != nil {
-		return nil, fmt.Errorf("shared memory: %w", err)
-	}
-	f := os.NewFile(uintptr(fd), name)
-	err = unix.Ftruncate(fd, size)
-	if err == nil {
-		for err = unix.EINTR; err == unix.EINTR; { // signals, such as those of children that end, interrupt it
-			err = unix.Fallocate(fd, 0, 0, size)
-		}
-	}
-	if err == nil {
-		_, err = unix.FcntlInt(uintptr(fd), unix.F_ADD_SEALS, unix.F_SEAL_SHRINK|unix.F_SEAL_GROW|unix.F_SEAL_SEAL)
-	}
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("%d bytes of shared memory: %w", size, err), f.Close())
-	}
-	return f, nil
 }

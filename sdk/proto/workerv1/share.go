@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/weir-project/weir/sdk/proto/sealed"
 )
 
 // A worker connects to the socket that Attach names. The agent sends one message of 16 bytes: "WEIRWRKR", the version and
@@ -73,11 +75,11 @@ func Accept(socket *net.UnixConn, deadline time.Time) (*Memory, error) {
 	if v := binary.NativeEndian.Uint32(message[8:]); v != Version {
 		return nil, fmt.Errorf("the agent offers version %d of the worker's memory, this is version %d: build plugin and engine from one release", v, Version)
 	}
-	control, err := mapFile(files[0], unix.PROT_READ|unix.PROT_WRITE)
+	control, err := sealed.MapAll(files[0], unix.PROT_READ|unix.PROT_WRITE)
 	if err != nil {
 		return nil, err
 	}
-	inputs, err := mapFile(files[1], unix.PROT_READ)
+	inputs, err := sealed.MapAll(files[1], unix.PROT_READ)
 	if err != nil {
 		_ = unix.Munmap(control)
 		return nil, err
@@ -122,30 +124,13 @@ func rights(oob []byte) ([]*os.File, error) {
 	return files, nil
 }
 
-// mapFile maps a whole file. It insists on the seals that keep a peer from shrinking the memory.
-func mapFile(f *os.File, protection int) ([]byte, error) {
-	info, err := f.Stat()
-	if err != nil {
-		return nil, fmt.Errorf("shared memory: %w", err)
-	}
-	seals, err := unix.FcntlInt(f.Fd(), unix.F_GET_SEALS, 0)
-	if err != nil || seals&(unix.F_SEAL_SHRINK|unix.F_SEAL_GROW) != unix.F_SEAL_SHRINK|unix.F_SEAL_GROW {
-		return nil, errors.New("shared memory is not sealed")
-	}
-	memory, err := unix.Mmap(int(f.Fd()), 0, int(info.Size()), protection, unix.MAP_SHARED)
-	if err != nil {
-		return nil, fmt.Errorf("map %d bytes of shared memory: %w", info.Size(), err)
-	}
-	return memory, nil
-}
-
 // Map maps the files of an offer for a rank, or for the agent.
 func Map(control, inputs *os.File) (*Memory, error) {
-	c, err := mapFile(control, unix.PROT_READ|unix.PROT_WRITE)
+	c, err := sealed.MapAll(control, unix.PROT_READ|unix.PROT_WRITE)
 	if err != nil {
 		return nil, err
 	}
-	i, err := mapFile(inputs, unix.PROT_READ|unix.PROT_WRITE)
+	i, err := sealed.MapAll(inputs, unix.PROT_READ|unix.PROT_WRITE)
 	if err != nil {
 		_ = unix.Munmap(c)
 		return nil, err
