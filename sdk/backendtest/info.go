@@ -51,7 +51,7 @@ func boundsAreValid(q backend.Requirements) []error {
 			errs = append(errs, fmt.Errorf("requirements: byte window: %w", err))
 		}
 	}
-	for name, v := range map[string]int64{"multiple": q.Multiple, "alignment": int64(q.Alignment), "in flight": int64(q.InFlight)} {
+	for name, v := range map[string]int64{"multiple": q.Multiple, "alignment": int64(q.Alignment), "in flight": int64(q.InFlight), "NUMA nodes": int64(q.NUMANodes)} {
 		if v < 0 {
 			errs = append(errs, fmt.Errorf("requirements: %s is %d", name, v))
 		}

@@ -74,7 +74,7 @@ func (s *suite) group(world int) collective.Group {
 		return collective.Library{Name: l.Name, Path: "/usr/lib/lib" + l.Name + ".so", Version: cmp.Or(l.Version, "1.0")}
 	})
 	for i := range g.Ranks {
-		g.Ranks[i] = collective.Rank{PID: 1000 + i, Libraries: libraries}
+		g.Ranks[i] = collective.Rank{PID: 1000 + i, Libraries: libraries, NUMA: fmt.Sprint(i * max(q.NUMANodes, 1) / world)}
 	}
 	if allows(q.Memories, collective.CUDA) {
 		s.addGPUs(&g)

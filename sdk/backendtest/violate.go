@@ -91,6 +91,11 @@ func (s *suite) groupViolations() []violation {
 	unserved, found := lo.Find(lo.RangeFrom(1, plan.MaxWorld+1), func(n int) bool { return !s.serves(n) })
 	add(found, "world size", backend.WorldSize, 1, func(r *backend.Request) { r.Group = s.group(unserved) })
 	add(q.Scope != backend.AnyScope, "scope", backend.MultiHost, 2, func(r *backend.Request) { r.Group.Ranks[0].Host = "another-host" })
+	add(q.NUMANodes > 1, "NUMA nodes", backend.NUMACode, 2, func(r *backend.Request) {
+		for i := range r.Group.Ranks {
+			r.Group.Ranks[i].NUMA = "0"
+		}
+	})
 	add(q.Alignment > 1, "alignment", backend.Alignment, 1, func(r *backend.Request) { r.Group.Alignment = 0 })
 	add(q.Placement != collective.AnyPlacement, "placement", backend.InPlace, 1, func(r *backend.Request) { r.Group.Placement = collective.AnyPlacement })
 	add(q.InFlight > 0, "in flight", backend.InFlight, 1, func(r *backend.Request) { r.Group.InFlight = q.InFlight + 1 })
