@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"time"
 
@@ -197,7 +198,7 @@ func (s *suite) nothingLeaks() error {
 	case last.descriptors > before.descriptors+leakedDescriptors:
 		return fmt.Errorf("%d descriptors were open, and after many groups %d: %s", before.descriptors, last.descriptors, last.newFiles(before))
 	case len(last.children) > len(before.children):
-		return fmt.Errorf("it had %d processes, and after many groups %d: %v", len(before.children), len(last.children), last.children)
+		return fmt.Errorf("it had started %d processes, and after many groups %d, the last of them %d", len(before.children), len(last.children), slices.Max(last.children))
 	case last.shared > before.shared+leakedMappings:
 		return fmt.Errorf("%d mappings of workers' memory were there, and after many groups %d", before.shared, last.shared)
 	case grew == segments:
