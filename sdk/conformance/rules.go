@@ -131,6 +131,10 @@ var rules = []Rule{
 	},
 
 	{
+		Name: "kernel/leaves", Kinds: []plan.Kind{plan.KernelKind}, Runs: true, check: (*suite).kernelsLeave,
+		Want: "kernels whose plan says that they poll the abort word leave when it is set, though a peer is missing",
+	},
+	{
 		Name: "worker/attach", Kinds: []plan.Kind{plan.WorkerKind}, Runs: true, check: (*suite).attachIsHonest,
 		Want: "Attach has connected when it succeeds, and fails when nobody listens at the socket",
 	},
