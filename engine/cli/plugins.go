@@ -49,7 +49,7 @@ plugins.NAME.sha256 takes it), process id, how long it took to start, and its ba
 	}
 	config.Flags(list.Flags())
 	formatFlag(list, &format)
-	c.AddCommand(list, a.reload(), a.inspect())
+	c.AddCommand(list, a.reload(), a.inspect(), a.conform())
 	return c
 }
 

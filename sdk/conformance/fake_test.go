@@ -1,4 +1,4 @@
-package backendtest
+package conformance
 
 import (
 	"context"
@@ -11,10 +11,13 @@ import (
 
 // fake is a right backend whose parts a test breaks.
 type fake struct {
-	info    backend.Info
-	again   func() // called by Info
-	accept  func(context.Context, backend.Request) (backend.Verdict, error)
-	plan    func(world int) (plan.Plan, error)
+	info   backend.Info
+	again  func() // called by Info
+	accept func(context.Context, backend.Request) (backend.Verdict, error)
+	plan   func(world int) (plan.Plan, error)
+
+	planning func(backend.Request) error // called first by Plan; may be nil
+
 	release func(context.Context, string) error
 }
 
@@ -48,6 +51,11 @@ func (f *fake) Accept(ctx context.Context, r backend.Request) (backend.Verdict, 
 }
 
 func (f *fake) Plan(_ context.Context, r backend.Request, _ []backend.Range) (plan.Plan, error) {
+	if f.planning != nil {
+		if err := f.planning(r); err != nil {
+			return nil, err
+		}
+	}
 	return f.plan(r.Group.WorldSize())
 }
 
