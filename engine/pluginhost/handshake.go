@@ -30,7 +30,7 @@ func checkHandshake(line string, tls bool) error {
 	case protocol != "grpc":
 		return fmt.Errorf("wrong handshake: it serves %q, want grpc", shorten(protocol))
 	case tls && (len(parts) < 6 || parts[5] == ""):
-		return fmt.Errorf("wrong handshake: it sent no certificate; if it does not know TLS, set insecure for it")
+		return fmt.Errorf("wrong handshake: it sent no certificate; if it does not know TLS, set tls: false for it")
 	}
 	return nil
 }

@@ -149,7 +149,8 @@ def serve(name, version, backends):
     server.start()
     print(f"1|{PROTOCOL_VERSION}|unix|{address}|grpc", flush=True)
     if by_hand:
-        print(f"waiting for: weir run --attach {name}={address} ...", file=sys.stderr, flush=True)
+        print(f"{name} waits for `weir run --attach {name}={address}`", file=sys.stderr, flush=True)
+        signal.signal(signal.SIGTERM, lambda *_: over.set())
     else:
         os.dup2(2, 1)  # what is printed from now on is no part of the handshake
         for s in (signal.SIGINT, signal.SIGTERM, signal.SIGPIPE):

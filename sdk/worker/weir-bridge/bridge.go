@@ -21,15 +21,15 @@ const (
 
 	// introduction bounds how long the worker may take to say what it offers; the engine waits for as long at most.
 	introduction = 10 * time.Second
-	// attachTime bounds an Attach without a deadline of its own.
-	attachTime = time.Minute
+	// attachTime bounds an Attach whose caller is more patient: the worker may stand at a breakpoint.
+	attachTime = 24 * time.Hour
 )
 
 // bridge is a worker in another process as a backend.Backend.
 type bridge struct {
 	about about
 	pair  net.Conn
-	lines *bufio.Reader
+	lines chan string // that the worker says; closed when it is gone
 
 	mu sync.Mutex // one question at a time
 }
@@ -42,16 +42,29 @@ func connect(fd uintptr) (*bridge, error) {
 		return nil, fmt.Errorf("descriptor %d is no socket of a worker, which starts this program itself: %w", fd, err)
 	}
 	_ = file.Close() // pair is another descriptor of it, which programs that this one starts do not get
-	b := &bridge{pair: pair, lines: bufio.NewReaderSize(pair, maxLine)}
-	if err := pair.SetReadDeadline(time.Now().Add(introduction)); err != nil {
-		return nil, err
+	b := &bridge{pair: pair, lines: make(chan string)}
+	go b.read()
+	select {
+	case line, ok := <-b.lines:
+		if !ok {
+			return nil, errors.New("the worker ended before it said what it offers, on one line")
+		}
+		b.about, err = parse([]byte(line))
+		return b, err
+	case <-time.After(introduction):
+		return nil, fmt.Errorf("the worker did not say within %s what it offers", introduction)
 	}
-	line, err := b.lines.ReadSlice('\n')
-	if err != nil {
-		return nil, fmt.Errorf("the worker does not say what it offers: %w", err)
+}
+
+// read passes on what the worker says, and ends this process with it.
+func (b *bridge) read() {
+	s := bufio.NewScanner(b.pair)
+	s.Buffer(nil, maxLine)
+	for s.Scan() {
+		b.lines <- s.Text()
 	}
-	b.about, err = parse(line)
-	return b, err
+	close(b.lines)
+	leave()
 }
 
 // Info is what the worker said.
@@ -78,25 +91,28 @@ func (b *bridge) Attach(ctx context.Context, group, socket string) error {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	deadline, bounded := ctx.Deadline()
-	if !bounded {
-		deadline = time.Now().Add(attachTime)
-	}
-	if err := b.pair.SetDeadline(deadline); err != nil {
+	ctx, cancel := context.WithTimeout(ctx, attachTime)
+	defer cancel()
+	deadline, _ := ctx.Deadline()
+	if err := b.pair.SetWriteDeadline(deadline); err != nil {
 		return err
 	}
 	if _, err := fmt.Fprintf(b.pair, "attach %s %s\n", group, socket); err != nil {
 		return fmt.Errorf("tell the worker: %w", err)
 	}
-	line, err := b.lines.ReadString('\n')
-	switch answer := strings.TrimSuffix(line, "\n"); {
-	case err != nil:
+	select {
+	case answer, ok := <-b.lines:
+		switch {
+		case !ok:
+			return errors.New("the worker is gone")
+		case answer != "ok":
+			return errors.New(strings.ToValidUTF8(answer, "\uFFFD"))
+		}
+		return nil
+	case <-ctx.Done():
 		_ = b.pair.Close() // a late answer must not be taken for that of another question
-		return fmt.Errorf("the worker does not answer: %w", err)
-	case answer != "ok":
-		return errors.New(strings.ToValidUTF8(answer, "\uFFFD"))
+		return fmt.Errorf("the worker does not answer: %w", ctx.Err())
 	}
-	return nil
 }
 
 // Detach has nothing to tell: the service ends when the agent lets the group's memory go.

@@ -6,10 +6,20 @@ package main
 import (
 	"fmt"
 	"os"
+	"syscall"
+	"time"
 
 	"github.com/weir-project/weir/core/backend"
 	"github.com/weir-project/weir/sdk/plugin"
 )
+
+// leave ends this process when its worker has ended. An engine has ended it by then; without one the signal has Serve stop,
+// which removes the socket.
+func leave() {
+	_ = syscall.Kill(os.Getpid(), syscall.SIGTERM)
+	time.Sleep(time.Second)
+	os.Exit(1)
+}
 
 func main() {
 	b, err := connect(pairFD)
