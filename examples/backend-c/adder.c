@@ -1,6 +1,6 @@
 /* A backend in C: this process adds up what the ranks put into shared memory.
  *
- * Another backend begins here: change what main says it needs, and what reduce does with a tile. */
+ * To make it yours, change what main says it needs, and what reduce does with a tile. */
 #include "weir_plugin.h"
 
 #define FOLD(T, ACCUMULATE)                                                       \

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """A backend in Python: this process adds up, with numpy, what the ranks put into shared memory.
 
-Another backend begins here: change what Adder says it needs, and what it does with a tile.
+To make it yours, change what Adder says it needs, and what it does with a tile.
 """
 
 import numpy
