@@ -50,7 +50,7 @@ plugins.NAME.sha256 takes it), process id, how long it took to start, and its ba
 	config.Flags(list.Flags())
 	attachFlag(list)
 	formatFlag(list, &format)
-	c.AddCommand(list, a.newPlugin(), a.reload())
+	c.AddCommand(list, a.newPlugin(), a.conform(), a.reload())
 	return c
 }
 

@@ -1,4 +1,4 @@
-package backendtest
+package conformance
 
 import (
 	"bytes"
@@ -14,49 +14,67 @@ import (
 	"github.com/weir-project/weir/sdk/internal/exec"
 )
 
-// scheduleOf is the plan of a request, if it is a schedule.
-func (s *suite) scheduleOf(req backend.Request) (*plan.Schedule, []backend.Range, error) {
-	p, ranges, err := s.plan(req)
-	if err != nil {
-		return nil, nil, err
-	}
-	schedule, ok := p.(*plan.Schedule)
-	if !ok {
-		return nil, nil, fmt.Errorf("%s: no schedule to run", describe(req))
-	}
-	return schedule, ranges, nil
-}
-
 // resultsAreExact runs every type and op, in place and out of place; with many ranks every third of their pairs.
 //
-// Most runs shorten the plan's tile, so that messages of a few KiB have several tiles: a schedule is right for every
+// Most runs shorten a schedule's tile, so that messages of a few KiB have several tiles: a schedule is right for every
 // length of tile or for none. Two classes run with the tile as it is.
 func (s *suite) resultsAreExact() error {
-	if s.info.Kind != plan.ScheduleKind {
-		return notApplicable("only schedules are run, this backend's plan is a " + string(s.info.Kind))
+	if s.info.Kind == plan.KernelKind || s.info.Kind == plan.LibraryKind {
+		return s.resultsOnDevice()
 	}
+	tried := false
 	for _, world := range s.worlds() {
 		for i, req := range s.requestsOf(world) {
 			if world > 5 && i%3 != 0 {
 				continue // many ranks on few cores take a while
 			}
-			p, ranges, err := s.scheduleOf(req)
+			s.doing("%s", describe(req))
+			p, ranges, err := s.plan(req)
 			if err != nil {
 				return err
 			}
-			if err := s.exact(shortTiles(p), req, ranges); err != nil {
-				return err
+			if p == nil {
+				continue
 			}
+			tried = true
 			whole := req.Class.DataType == collective.Float32 && req.Class.Op == collective.Sum ||
 				req.Class.DataType == collective.BFloat16 && req.Class.Op == collective.Avg
-			if whole && world <= 5 {
-				if err := s.exact(p, req, ranges); err != nil {
-					return err
-				}
+			err = s.exact(short(p), req, ranges)
+			if err == nil && whole && world <= 5 && p.Kind() == plan.ScheduleKind {
+				err = s.exact(p, req, ranges)
+			}
+			if err != nil {
+				return err
 			}
 		}
 	}
+	if !tried {
+		return s.acceptedNothing()
+	}
 	return nil
+}
+
+// short is a schedule with tiles of a few cache lines for each chunk; another plan is itself.
+func short(p plan.Plan) plan.Plan {
+	if p, ok := p.(*plan.Schedule); ok {
+		return shortTiles(p)
+	}
+	return p
+}
+
+// teamOf is ranks that run a plan.
+func (s *suite) teamOf(p plan.Plan, req backend.Request) (*team, error) {
+	switch p := p.(type) {
+	case *plan.Schedule:
+		return scheduleTeam(p, s.deadline)
+	case *plan.Worker:
+		g, err := s.attach(req.Group.ID, req.Group.WorldSize(), p)
+		if err != nil {
+			return nil, err
+		}
+		return &g.team, nil
+	}
+	return nil, fmt.Errorf("a %s is not run by goroutines", p.Kind())
 }
 
 // shortTiles is the schedule with tiles of a few cache lines for each chunk.
@@ -66,22 +84,35 @@ func shortTiles(p *plan.Schedule) *plan.Schedule {
 	return &short
 }
 
-func (s *suite) exact(p *plan.Schedule, req backend.Request, ranges []backend.Range) error {
-	world := req.Group.WorldSize()
-	limit := min(1<<20, int64(p.Buffers+2)*p.TileBytes)
-	if p.Direct() { // its range may begin beyond the memory that there is to try it with
-		limit, ranges = min(limit, plan.TrialBytes), backend.AllBytes()
+// sizesOf are the byte counts to try a plan with, and how long its tiles are.
+func sizesOf(p plan.Plan, dt collective.DataType, ranges []backend.Range, tiles int64) (sizes []int64, tile int64) {
+	limit := int64(1 << 20)
+	switch p := p.(type) {
+	case *plan.Schedule:
+		tile = p.TileBytes
+		limit = min(limit, max(tiles, int64(p.Buffers+2))*tile)
+		if p.Direct() { // its range may begin beyond the memory that there is to try it with
+			limit, ranges = min(limit, plan.TrialBytes), backend.AllBytes()
+		}
+	case *plan.Worker:
+		tile = p.SlotBytes
+		limit = min(limit, max(tiles, int64(p.Slots+2))*tile)
 	}
-	sizes := exec.TestSizes(req.Class.DataType, ranges, []int64{p.TileBytes}, limit)
-	g, err := newTeam(p, s.deadline)
+	return exec.TestSizes(dt, ranges, []int64{tile}, limit), tile
+}
+
+func (s *suite) exact(p plan.Plan, req backend.Request, ranges []backend.Range) (err error) {
+	sizes, tile := sizesOf(p, req.Class.DataType, ranges, 0)
+	g, err := s.teamOf(p, req)
 	if err != nil {
 		return fmt.Errorf("%s: %w", describe(req), err)
 	}
+	defer g.close()
 	err = g.each(func(rank int, run func(exec.Call) error) error {
-		return exec.SelfTestSizes(unevenly(rank, run), rank, world, req.Class, sizes, g.memory(rank))
+		return exec.SelfTestSizes(unevenly(rank, run), rank, req.Group.WorldSize(), req.Class, sizes, g.memory(rank))
 	})
 	if err != nil {
-		return fmt.Errorf("%s, tiles of %d bytes: %w", describe(req), p.TileBytes, err)
+		return fmt.Errorf("%s, tiles of %d bytes: %w", describe(req), tile, err)
 	}
 	return nil
 }
@@ -89,10 +120,7 @@ func (s *suite) exact(p *plan.Schedule, req backend.Request, ranges []backend.Ra
 // bitsAreTheSame: a backend that promises determinism gives the same bits on every rank and in every run, on numbers
 // whose sum depends on the order of addition.
 func (s *suite) bitsAreTheSame() error {
-	switch {
-	case s.info.Kind != plan.ScheduleKind:
-		return notApplicable("only schedules are run")
-	case !s.info.Requirements.Deterministic:
+	if !s.info.Requirements.Deterministic {
 		return notApplicable("the backend does not promise the same bits")
 	}
 	for _, world := range lo.Filter(s.worlds(), func(n, _ int) bool { return n <= 8 }) {
@@ -100,11 +128,15 @@ func (s *suite) bitsAreTheSame() error {
 			if !req.Class.DataType.Float() || req.Class.Op == collective.Min || req.Class.Op == collective.Max {
 				continue
 			}
-			p, ranges, err := s.scheduleOf(req)
+			s.doing("%s", describe(req))
+			p, ranges, err := s.plan(req)
 			if err != nil {
 				return err
 			}
-			if err := s.sameBits(shortTiles(p), req, ranges); err != nil {
+			if p == nil {
+				continue
+			}
+			if err := s.sameBits(short(p), req, ranges); err != nil {
 				return fmt.Errorf("%s: %w", describe(req), err)
 			}
 		}
@@ -112,20 +144,17 @@ func (s *suite) bitsAreTheSame() error {
 	return nil
 }
 
-func (s *suite) sameBits(p *plan.Schedule, req backend.Request, ranges []backend.Range) error {
-	limit := 4 * p.TileBytes
-	if p.Direct() { // its range may begin beyond the memory that there is to try it with
-		limit, ranges = min(limit, plan.TrialBytes), backend.AllBytes()
-	}
-	sizes := exec.TestSizes(req.Class.DataType, ranges, []int64{p.TileBytes}, limit)
+func (s *suite) sameBits(p plan.Plan, req backend.Request, ranges []backend.Range) error {
+	sizes, _ := sizesOf(p, req.Class.DataType, ranges, 4)
 	if len(sizes) == 0 {
 		return nil
 	}
 	n := sizes[len(sizes)-1]
-	g, err := newTeam(p, s.deadline)
+	g, err := s.teamOf(p, req)
 	if err != nil {
 		return err
 	}
+	defer g.close()
 	var first []byte
 	for range 3 {
 		outputs := make([][]byte, len(g.ranks))

@@ -1,4 +1,4 @@
-package backendtest
+package conformance
 
 import (
 	"errors"
@@ -16,19 +16,25 @@ import (
 
 // team is the ranks of a group as goroutines of this process.
 type team struct {
-	ranks []*exec.Schedule
+	ranks []func(exec.Call) error
 	abort *uint32
 	trial *exec.Window // of a direct schedule
+	close func()       // gives up what the plan holds
 }
 
-func newTeam(p *plan.Schedule, deadline time.Duration) (*team, error) {
-	world := len(p.Programs)
-	if threads := world + 2; runtime.GOMAXPROCS(0) < threads {
-		runtime.GOMAXPROCS(threads) // a rank that waits keeps its thread, as it does in a process of its own
+// threads sees to it that each rank that waits has a thread, which it keeps, as it does in a process of its own.
+func threads(world int) {
+	if n := world + 2; runtime.GOMAXPROCS(0) < n {
+		runtime.GOMAXPROCS(n)
 	}
+}
+
+func scheduleTeam(p *plan.Schedule, deadline time.Duration) (*team, error) {
+	world := len(p.Programs)
+	threads(world)
 	words := make([]uint64, p.MemoryBytes()/8+1)
 	shared := unsafe.Slice((*byte)(unsafe.Pointer(&words[0])), len(words)*8)
-	g := &team{abort: new(uint32)}
+	g := &team{abort: new(uint32), close: func() {}}
 	if p.Direct() {
 		w := exec.Trial(p, shared)
 		g.trial = &w
@@ -43,7 +49,7 @@ func newTeam(p *plan.Schedule, deadline time.Duration) (*team, error) {
 		if g.trial != nil {
 			x.SetWindows([]exec.Window{*g.trial})
 		}
-		g.ranks = append(g.ranks, x)
+		g.ranks = append(g.ranks, x.Run)
 	}
 	return g, nil
 }
@@ -70,9 +76,9 @@ func (g *team) buffers(rank int, bytes int64) (src, dst []byte) {
 func (g *team) each(do func(rank int, run func(exec.Call) error) error) error {
 	errs := make([]error, len(g.ranks))
 	var wg sync.WaitGroup
-	for rank, x := range g.ranks {
+	for rank, run := range g.ranks {
 		wg.Go(func() {
-			err := do(rank, x.Run)
+			err := do(rank, run)
 			if err != nil {
 				atomic.StoreUint32(g.abort, 1)
 				errs[rank] = fmt.Errorf("rank %d: %w", rank, err)

@@ -1,4 +1,4 @@
-package backendtest
+package conformance
 
 import (
 	"errors"
@@ -25,9 +25,7 @@ func (s *suite) requirementsAreChecked() error {
 	}
 	var errs []error
 	for _, v := range s.violations() {
-		base, ok := lo.Find(requests, func(r backend.Request) bool {
-			return r.Group.WorldSize() >= v.ranks && (!v.gpu || r.Class.Memory == collective.CUDA)
-		})
+		base, ok := v.base(requests)
 		switch {
 		case !ok && v.gpu && !allows(s.info.Requirements.Memories, collective.CUDA):
 			errs = append(errs, fmt.Errorf("requirements: %s is looked at only for CUDA memory, which the backend does not serve", v.what))
@@ -35,8 +33,6 @@ func (s *suite) requirementsAreChecked() error {
 		case !ok:
 			continue // such as links, for a backend of single ranks
 		}
-		base.Group = clone(base.Group)
-		v.breakIt(&base)
 		got := s.info.Requirements.Check(base)
 		if got.Kind != backend.Decline || !lo.SomeBy(got.Reasons, func(r backend.Reason) bool { return r.Code == v.code }) {
 			errs = append(errs, fmt.Errorf("requirements: %s is not met, want a decline with %s, got: %s", v.what, v.code, got))
@@ -52,6 +48,18 @@ type violation struct {
 	ranks   int  // the least that it needs
 	gpu     bool // it shows only with CUDA memory
 	breakIt func(*backend.Request)
+}
+
+// base is a request that breaks the requirement, made of one that meets all; ok is false if none of them can be.
+func (v violation) base(requests []backend.Request) (req backend.Request, ok bool) {
+	req, ok = lo.Find(requests, func(r backend.Request) bool {
+		return r.Group.WorldSize() >= v.ranks && (!v.gpu || r.Class.Memory == collective.CUDA)
+	})
+	if ok {
+		req.Group = clone(req.Group)
+		v.breakIt(&req)
+	}
+	return req, ok
 }
 
 // violations are those that the backend's requirements make possible.

@@ -1,4 +1,4 @@
-package backendtest
+package conformance
 
 import (
 	"cmp"
@@ -53,6 +53,24 @@ func (s *suite) requests() []backend.Request {
 		all = append(all, s.requestsOf(world)...)
 	}
 	return all
+}
+
+// everyWorld are requests, and one for each other advertised world size that is looked at.
+func (s *suite) everyWorld() []backend.Request {
+	all, sampled := s.requests(), s.worlds()
+	for _, world := range s.advertisedWorlds() {
+		if of := s.requestsOf(world); !slices.Contains(sampled, world) && len(of) > 0 {
+			all = append(all, of[0])
+		}
+	}
+	return all
+}
+
+// advertisedWorlds are all advertised world sizes up to 32, some of those that are larger, and the largest that a plan can have.
+func (s *suite) advertisedWorlds() []int {
+	const every = 32
+	all := lo.Filter(lo.RangeFrom(1, plan.MaxWorld), func(n, _ int) bool { return s.serves(n) })
+	return lo.Filter(all, func(n, i int) bool { return n <= every || n&(n-1) == 0 || n%50 == 0 || i == len(all)-1 })
 }
 
 func (s *suite) requestsOf(world int) []backend.Request {
