@@ -28,9 +28,9 @@ func run(m *testing.M) int {
 		dir      string
 		packages []string
 	}{
-		{"", []string{"engine/cmd/weir", "examples/verify-pass"}},
+		{"", []string{"engine/cmd/weir", "examples/verify-pass", "sdk/worker/weir-bridge"}},
 		{"plugins", []string{"plugins/..."}},
-		{"examples", []string{"examples/backend-minimal", "examples/backend-triton", "examples/backend-worker"}},
+		{"examples", []string{"examples/backend-kernel", "examples/backend-library", "examples/backend-minimal", "examples/backend-triton", "examples/backend-worker"}},
 		{"programs", []string{"tests/programs/..."}},
 	} {
 		args := []string{"build", "-buildvcs=false", "-o", filepath.Join(dir, b.dir) + "/"}

@@ -143,8 +143,8 @@ def serve(name, version, backends):
     over = threading.Event()
     server = grpc.server(concurrent.futures.ThreadPoolExecutor(max_workers=16))
     server.add_generic_rpc_handlers((_Service(name, version, backends).handlers(), *_host_handlers(over)))
-    folder = tempfile.mkdtemp(prefix="plugin", dir=os.environ.get("PLUGIN_UNIX_SOCKET_DIR"))
-    address = os.path.join(folder, "socket")
+    folder = os.environ.get("PLUGIN_UNIX_SOCKET_DIR") or tempfile.mkdtemp(prefix="weir")  # one that nobody else may enter
+    address = os.path.join(folder, f"plugin{os.getpid()}")
     server.add_insecure_port("unix:" + address)
     server.start()
     print(f"1|{PROTOCOL_VERSION}|unix|{address}|grpc", flush=True)
