@@ -30,6 +30,7 @@ func run(m *testing.M) int {
 	}{
 		{"", []string{"engine/cmd/weir", "examples/verify-pass"}},
 		{"plugins", []string{"plugins/..."}},
+		{"", []string{"sdk/worker/weir-bridge"}},
 		{"examples", []string{"examples/backend-..."}},
 		{"programs", []string{"tests/programs/..."}},
 	} {

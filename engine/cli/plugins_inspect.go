@@ -155,7 +155,7 @@ func wrapped(names []string) []string {
 }
 
 func protocol(tls bool) string {
-	return fmt.Sprintf("%d over gRPC%s", pluginv1.ProtocolVersion, lo.Ternary(tls, " with TLS", " without TLS (plugins.NAME.tls: off)"))
+	return fmt.Sprintf("%d over gRPC%s", pluginv1.ProtocolVersion, lo.Ternary(tls, " with TLS", " without TLS (plugins.NAME.tls: false)"))
 }
 
 type inspectedJSON struct {

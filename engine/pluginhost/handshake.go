@@ -10,7 +10,7 @@ import (
 )
 
 // ErrNoTLS is the mistake of a plugin that does not know TLS and was started as one that does.
-var ErrNoTLS = errors.New("it sent no certificate; if it does not know TLS, set `tls: off` for it (plugins.NAME.tls)")
+var ErrNoTLS = errors.New("it sent no certificate; if it does not know TLS, set tls: false for it (plugins.NAME.tls)")
 
 // checkHandshake says what is wrong with the first line that a plugin printed:
 // core version | protocol version | network | address | protocol | certificate.
