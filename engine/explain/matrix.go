@@ -53,8 +53,8 @@ func (m Matrix) Text(w io.Writer) error {
 		fmt.Fprintln(t)
 	}
 	_ = t.Flush()
-	b.WriteString("\nByte sizes: accepted. Codes: declined, see docs/reasons.md. ?: cannot be known from the topology alone.\n" +
-		"Groups are of the machine's first GPUs. `weir explain --topo NAME --ranks N` has every detail.\n")
+	b.WriteString("\nByte sizes: accepted. Codes: declined, see docs/reasons.md. ?: the topology alone does not tell what is named there;\n" +
+		"say what is known of it, as in --p2p verified. Groups are of the machine's first GPUs. `weir explain --topo NAME --ranks N` has every detail.\n")
 	_, err := io.WriteString(w, b.String())
 	return err
 }

@@ -98,7 +98,7 @@ func (s *suite) proved(p plan.Plan) error {
 	err := s.prover.Prove(p.(*plan.Schedule))
 	var refused *schedule.Refused
 	if errors.As(err, &refused) {
-		return fmt.Errorf("%w\n%s", err, strings.Join(refused.Details(), "\n"))
+		return fmt.Errorf("%w%s", err, strings.Join(append([]string{""}, refused.Details()...), "\n"))
 	}
 	return err
 }
