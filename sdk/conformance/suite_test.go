@@ -22,7 +22,7 @@ func TestGoodBackends(t *testing.T) {
 	for name, b := range map[string]backend.Backend{"schedule": newFake(), "worker": newFakeWorker(worker.Reduce)} {
 		t.Run(name, func(t *testing.T) {
 			for _, x := range Run(t.Context(), Plugin{Backends: []backend.Backend{b}}, Options{}) {
-				if x.Outcome == Failed || x.Outcome == Skipped && !strings.Contains(x.Got, "the plugin's process") && x.Rule != "accept/unknown-backend" {
+				if x.Outcome == Failed || x.Outcome == Skipped && !strings.Contains(x.Got, "the plugin's process") && !strings.Contains(x.Got, "without a connection") {
 					t.Errorf("%+v", x)
 				}
 			}
@@ -282,6 +282,7 @@ func TestEveryRuleIsBroken(t *testing.T) {
 		broken[c.rule] = true
 	}
 	broken["accept/unknown-backend"] = true // TestUnknownIsRefused
+	broken["accept/nonsense"] = true        // TestNonsenseIsSurvived
 	for _, r := range Rules() {
 		if !r.Process && !broken[r.Name] {
 			t.Errorf("no backend breaks %s", r.Name)
@@ -338,6 +339,24 @@ func TestGPUBackend(t *testing.T) {
 func TestUnknownIsRefused(t *testing.T) {
 	if err := check(t, lax{newFake()}, "accept/unknown-backend"); err == nil || !strings.Contains(err.Error(), "no-such-backend was answered") {
 		t.Errorf("got %v", err)
+	}
+}
+
+// TestNonsenseIsSurvived: see lax.
+func TestNonsenseIsSurvived(t *testing.T) {
+	f := newFake()
+	dead := false
+	f.accept = func(_ context.Context, r backend.Request) (backend.Verdict, error) {
+		if dead = dead || !r.Class.DataType.Valid(); dead {
+			return backend.Verdict{}, errors.New("the connection is closed")
+		}
+		return backend.Accepted(backend.AllBytes()...), nil
+	}
+	if err := check(t, lax{f}, "accept/nonsense"); err == nil || !strings.Contains(err.Error(), "the connection is closed") {
+		t.Errorf("got %v", err)
+	}
+	if err := check(t, lax{newFake()}, "accept/nonsense"); err != nil {
+		t.Error(err)
 	}
 }
 
