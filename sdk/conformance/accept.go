@@ -108,10 +108,10 @@ func (s *suite) unknownIsRefused() error {
 	stranger.Name = "no-such-backend"
 	v, err := remote.As(stranger).Accept(s.ctx, requests[0])
 	if err == nil {
-		return fmt.Errorf("Accept for the backend %s was answered: %s", stranger.Name, v)
+		return fmt.Errorf("call of Accept for the backend %s was answered: %s", stranger.Name, v)
 	}
 	if p, err := remote.As(stranger).Plan(s.ctx, requests[0], backend.AllBytes()); err == nil {
-		return fmt.Errorf("Plan for the backend %s was answered with a %s", stranger.Name, p.Kind())
+		return fmt.Errorf("call of Plan for the backend %s was answered with a %s", stranger.Name, p.Kind())
 	}
 	_, err = s.ask(requests[0])
 	return err
