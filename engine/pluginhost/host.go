@@ -59,6 +59,7 @@ type Host struct {
 // Status is what is known of one plugin.
 type Status struct {
 	Name          string // in the configuration
+	Offered       string // the name that it calls itself by
 	Version       string // as it advertises
 	Path          string // resolved: no symbolic links
 	SHA256        string // of the file

@@ -159,7 +159,7 @@ func (r *running) lastWords() string {
 
 func (r *running) status() Status {
 	s := Status{
-		Name: r.name, Version: r.offer.Version, Path: r.path, SHA256: r.sha256, Backends: r.offer.Backends,
+		Name: r.name, Offered: r.offer.Name, Version: r.offer.Version, Path: r.path, SHA256: r.sha256, Backends: r.offer.Backends,
 		Started: r.started, StartDuration: r.took, Err: r.fault,
 	}
 	if s.Err == nil {
