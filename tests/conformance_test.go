@@ -68,10 +68,10 @@ var brokenProcesses = []struct {
 }{
 	{"process/handshake", "handshake", `its first line on stdout is "hello"`, nil},
 	{"process/handshake", "exits", "cannot find my library", nil},
-	{"process/health", "health", `grpc.health.v1.Health/Check of the service "plugin"`, []string{"--tls", "off"}},
+	{"process/health", "health", `grpc.health.v1.Health/Check of the service "plugin"`, nil},
 	{"process/stdout", "stdout", `the first: "asked about host float32 sum eager"`, []string{"--run", "^accept/honest$|^process/stdout$"}},
 	{"process/restart", "restart", "there is a lock of mine already", nil},
-	{"process/orphan", "orphan", "after descriptor 3 came to its end", []string{"--tls", "off", "--deadline", "2s"}},
+	{"process/orphan", "orphan", "after descriptor 3 came to its end", []string{"--deadline", "2s"}},
 	{"hypothetical/probes-nothing", "probes a library", "libcuda.so.1", nil},
 	{"hypothetical/probes-nothing", "probes with a program", "it started the processes", nil},
 	{"process/leak", "leak descriptors", "descriptors were open", nil},

@@ -55,7 +55,7 @@ not come up.
 Exit codes: 0 no rule is broken; 1 at least one is; 2 the plugin could not be tested (the command line is wrong, there is
 no such file); 130 ended by SIGINT, 143 by SIGTERM.`,
 		Example: `  weir plugins test bin/plugins/shm
-  weir plugins test ./my-plugin.py --tls off --run 'accept|plan'
+  weir plugins test ./my-plugin.py --run 'accept|plan'
   weir plugins test bin/plugins/nccl --backend nccl --setting library='"/usr/lib/libnccl.so.2"' --format json`,
 		Args: func(c *cobra.Command, args []string) error {
 			if f.list {
@@ -75,7 +75,7 @@ no such file); 130 ended by SIGINT, 143 by SIGTERM.`,
 	}
 	c.Flags().StringSliceVar(&f.backends, "backend", nil, "`name` of the backends to test; several with commas (default all)")
 	c.Flags().StringVar(&f.run, "run", "", "test only rules whose name matches the regular `expression`")
-	c.Flags().StringVar(&f.tls, "tls", "on", "`on`, or off for a plugin in a language that makes TLS hard (as plugins.NAME.tls)")
+	c.Flags().StringVar(&f.tls, "tls", "auto", "`on`, or off for a plugin in a language that makes TLS hard (as plugins.NAME.tls); auto: on if it can")
 	c.Flags().StringArrayVar(&f.settings, "setting", nil, "`NAME=VALUE` for the plugin, the value in JSON or else text (as plugins.NAME.settings)")
 	c.Flags().StringArrayVar(&f.env, "env", nil, "`NAME=VALUE` in the plugin's environment (as plugins.NAME.env)")
 	c.Flags().DurationVar(&f.deadline, "deadline", 20*time.Second, "longest `time` of one answer and of one all-reduce")
@@ -104,9 +104,10 @@ func (a *app) runConform(ctx context.Context, f conformFlags, path string) (err 
 		OnStart: e.reaper.Track, OnEnd: e.reaper.Forget,
 		Restart: pluginhost.Restart{First: 20 * time.Millisecond, Longest: time.Second, Most: 5},
 	}
-	e.host, err = pluginhost.Start(ctx, []pluginhost.Spec{spec}, opts)
-	if err == nil {
-		err = startFault(e.host)
+	e.host, err = startOne(ctx, spec, opts)
+	if f.tls == "auto" && errors.Is(err, pluginhost.ErrNoTLS) {
+		spec.Insecure = true
+		e.host, err = startOne(ctx, spec, opts)
 	}
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -115,7 +116,7 @@ func (a *app) runConform(ctx context.Context, f conformFlags, path string) (err 
 		report.add(handshakeFailed(err))
 		return report.end()
 	}
-	report.about(e.host.Plugins()[0])
+	report.about(e.host.Plugins()[0], spec.Insecure)
 	plugin, err := a.underTest(e, f, printed)
 	if err != nil {
 		return usageError{err}
@@ -130,8 +131,8 @@ func (a *app) runConform(ctx context.Context, f conformFlags, path string) (err 
 // spec is the plugin to start, if there is such a file.
 func (f conformFlags) spec(path string) (spec pluginhost.Spec, only *regexp.Regexp, err error) {
 	spec = pluginhost.Spec{Name: "under-test", Path: path, Insecure: f.tls == "off", Env: map[string]string{}, Settings: map[string]any{}}
-	if f.tls != "on" && f.tls != "off" {
-		return spec, nil, fmt.Errorf("--tls: %q, want on or off", f.tls)
+	if f.tls != "on" && f.tls != "off" && f.tls != "auto" {
+		return spec, nil, fmt.Errorf("--tls: %q, want on, off or auto", f.tls)
 	}
 	if f.run != "" {
 		if only, err = regexp.Compile(f.run); err != nil {
@@ -198,10 +199,14 @@ func (a *app) conformEngine(f conformFlags, printed *printedLines) (e *engine, e
 	return e, err
 }
 
-// startFault is why the plugin does not serve, or nil.
-func startFault(h *pluginhost.Host) error {
+// startOne starts the plugin. The error is also that of one that does not serve; there may be a host to close then.
+func startOne(ctx context.Context, spec pluginhost.Spec, opts pluginhost.Options) (*pluginhost.Host, error) {
+	h, err := pluginhost.Start(ctx, []pluginhost.Spec{spec}, opts)
+	if err != nil {
+		return nil, err
+	}
 	c, _ := lo.Find(h.Candidates(), func(c dispatch.Candidate) bool { return c.Fault != nil })
-	return c.Fault
+	return h, c.Fault
 }
 
 // handshakeFailed is the result for a plugin that did not come up.

@@ -24,11 +24,12 @@ type conformReport struct {
 	path   string
 	began  time.Time
 
-	mu      sync.Mutex
-	plugin  pluginhost.Status
-	heading string // under which the last line was printed
-	headed  bool
-	results []conformance.Result
+	mu       sync.Mutex
+	plugin   pluginhost.Status
+	insecure bool
+	heading  string // under which the last line was printed
+	headed   bool
+	results  []conformance.Result
 }
 
 func newConformReport(a *app, format string, spec pluginhost.Spec) *conformReport {
@@ -36,10 +37,11 @@ func newConformReport(a *app, format string, spec pluginhost.Spec) *conformRepor
 }
 
 // about is the plugin as it has described itself.
-func (r *conformReport) about(p pluginhost.Status) {
-	r.plugin = p
+func (r *conformReport) about(p pluginhost.Status, insecure bool) {
+	r.plugin, r.insecure = p, insecure
 	if r.format == "text" {
-		fmt.Fprintf(r.out, "%s (version %q, %s)\n", r.path, p.Version, lo.Ternary(len(p.Backends) == 1, "1 backend", fmt.Sprintf("%d backends", len(p.Backends))))
+		fmt.Fprintf(r.out, "%s: %s %s, %s%s\n", r.path, p.Offered, p.Version, lo.Ternary(len(p.Backends) == 1, "1 backend", fmt.Sprintf("%d backends", len(p.Backends))),
+			lo.Ternary(insecure, ", without TLS (tls: false in weir.yaml)", ""))
 	}
 }
 
@@ -105,6 +107,7 @@ type conformJSON struct {
 	Plugin  string        `json:"plugin"`
 	Version string        `json:"version"`
 	SHA256  string        `json:"sha256"`
+	TLS     bool          `json:"tls"`
 	OK      int           `json:"ok"`
 	Failed  int           `json:"failed"`
 	Skipped int           `json:"skipped"`
@@ -125,7 +128,7 @@ type resultsJSON struct {
 
 func (r *conformReport) json(count map[conformance.Outcome]int) conformJSON {
 	return conformJSON{
-		Path: r.path, Plugin: r.plugin.Name, Version: r.plugin.Version, SHA256: r.plugin.SHA256, Seconds: time.Since(r.began).Seconds(),
+		Path: r.path, Plugin: r.plugin.Offered, Version: r.plugin.Version, SHA256: r.plugin.SHA256, TLS: !r.insecure, Seconds: time.Since(r.began).Seconds(),
 		OK: count[conformance.OK], Failed: count[conformance.Failed], Skipped: count[conformance.Skipped],
 		Results: lo.Map(r.results, func(x conformance.Result, _ int) resultsJSON {
 			j := resultsJSON{Rule: x.Rule, Outcome: strings.ToLower(string(x.Outcome)), Seconds: x.Took.Seconds(), Expected: x.Want, See: x.See}

@@ -116,3 +116,24 @@ func declineFor(dt collective.DataType) func(context.Context, backend.Request) (
 		return backend.Accepted(backend.AllBytes()...), nil
 	}
 }
+
+// kernelPlan has a backend of kernels, right but for the change.
+func kernelPlan(change func(*plan.Kernel)) func(*fake) {
+	return func(f *fake) {
+		f.info.Kind = plan.KernelKind
+		f.info.Requirements.Memories = []collective.Memory{collective.CUDA}
+		f.plan = func(int) (plan.Plan, error) {
+			k := &plan.Kernel{
+				Image:  []byte(".version 7.0\n.target sm_80\n.address_size 64\n.visible .entry sum(.param .u64 a, .param .u64 b)\n{ ret; }\n"),
+				Buffer: plan.DeviceBuffer, BufferBytes: 1 << 10,
+			}
+			for _, dt := range f.info.Requirements.DataTypes {
+				k.Launches = append(k.Launches, plan.Launch{
+					DataType: dt.String(), Min: 1, Max: backend.NoLimit, Function: "sum", Grid: 1, Block: 32, Arguments: []plan.Argument{plan.ArgIn, plan.ArgOut},
+				})
+			}
+			change(k)
+			return k, nil
+		}
+	}
+}

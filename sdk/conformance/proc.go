@@ -9,24 +9,35 @@ import (
 	"strings"
 )
 
-// state is what the system says of a process.
+// state is what the system says of a process and those that it has started.
 type state struct {
 	files       map[string]bool // open or mapped
 	descriptors int
 	shared      int   // mappings of workers' memory
-	memory      int64 // resident bytes that are its own
-	children    []int // and theirs
+	memory      int64 // resident bytes that are their own
+	children    []int
 }
 
-// lookAt reads /proc.
+// lookAt reads /proc. A plugin may be several processes, such as a bridge and the program that it speaks for.
 func lookAt(pid int) (state, error) {
-	s := state{files: map[string]bool{}}
+	s := state{files: map[string]bool{}, children: descendants(pid)}
+	if err := s.add(pid); err != nil {
+		return s, err
+	}
+	for _, child := range s.children {
+		_ = s.add(child) // it may have ended meanwhile
+	}
+	return s, nil
+}
+
+// add adds what is known of one process.
+func (s *state) add(pid int) error {
 	dir := fmt.Sprintf("/proc/%d", pid)
 	open, err := os.ReadDir(filepath.Join(dir, "fd"))
 	if err != nil {
-		return s, err
+		return err
 	}
-	s.descriptors = len(open)
+	s.descriptors += len(open)
 	for _, fd := range open {
 		if name, err := os.Readlink(filepath.Join(dir, "fd", fd.Name())); err == nil {
 			s.files[name] = true
@@ -34,7 +45,7 @@ func lookAt(pid int) (state, error) {
 	}
 	maps, err := os.ReadFile(filepath.Join(dir, "maps"))
 	if err != nil {
-		return s, err
+		return err
 	}
 	for line := range strings.Lines(string(maps)) {
 		if fields := strings.Fields(line); len(fields) > 5 {
@@ -47,19 +58,18 @@ func lookAt(pid int) (state, error) {
 	}
 	status, err := os.ReadFile(filepath.Join(dir, "status"))
 	if err != nil {
-		return s, err
+		return err
 	}
 	for line := range strings.Lines(string(status)) {
 		if kib, ok := strings.CutPrefix(line, "RssAnon:"); ok {
 			n, err := strconv.ParseInt(strings.Fields(kib)[0], 10, 64)
 			if err != nil {
-				return s, err
+				return err
 			}
-			s.memory = n << 10
+			s.memory += n << 10
 		}
 	}
-	s.children = descendants(pid)
-	return s, nil
+	return nil
 }
 
 // newFiles are some names that were not open or mapped before.

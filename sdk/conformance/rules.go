@@ -68,6 +68,10 @@ var rules = []Rule{
 		Name: "accept/unknown-backend", check: (*suite).unknownIsRefused,
 		Want: "a call for a backend that the plugin does not offer ends with an error, and the next call is answered",
 	},
+	{
+		Name: "accept/nonsense", check: (*suite).nonsenseIsSurvived,
+		Want: "a question that makes no sense, such as one with an unknown data type or no ranks, does no harm to the next one",
+	},
 
 	{
 		Name: "hypothetical/answers", check: (*suite).hypotheticalIsAnswered,
