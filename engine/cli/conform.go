@@ -102,7 +102,7 @@ func (a *app) runConform(ctx context.Context, f conformFlags, path string) (err 
 	opts := pluginhost.Options{
 		Dir: e.folder.Path, StartTimeout: f.start, CallTimeout: f.deadline, Logger: e.logger,
 		OnStart: e.reaper.Track, OnEnd: e.reaper.Forget,
-		Restart: pluginhost.Restart{First: 20 * time.Millisecond, Longest: time.Second, Most: 1000},
+		Restart: pluginhost.Restart{First: 20 * time.Millisecond, Longest: time.Second, Most: 5},
 	}
 	e.host, err = pluginhost.Start(ctx, []pluginhost.Spec{spec}, opts)
 	if err == nil {

@@ -53,7 +53,7 @@ func (d *conformDevices) Worlds(advertised func(int) bool) []int {
 }
 
 // Try has ranks decide the classes one after the other.
-func (d *conformDevices) Try(ctx context.Context, b backend.Backend, world int, classes []collective.Class) ([]error, error) {
+func (d *conformDevices) Try(ctx context.Context, b backend.Backend, world int, classes []collective.Class, abort bool) ([]error, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.number++
@@ -66,7 +66,7 @@ func (d *conformDevices) Try(ctx context.Context, b backend.Backend, world int, 
 		Candidates: func() []dispatch.Candidate {
 			return []dispatch.Candidate{{Plugin: "under-test", Info: b.Info(), Backend: b}}
 		},
-		Deterministic: false, ShareDevices: shared, UnabortableKernels: true, MaxShared: int64(cfg.Shared.MaxBytes),
+		Deterministic: false, ShareDevices: shared, UnabortableKernels: true, TryAbort: abort, MaxShared: int64(cfg.Shared.MaxBytes),
 		JoinDeadline: cfg.Group.JoinDeadline, CallDeadline: cfg.Group.Deadline, PrepareDeadline: cfg.Deadlines.Prepare,
 		SelfTestDeadline: cfg.Deadlines.SelfTest, WorkerDeadline: cfg.Deadlines.Worker, Topology: d.engine.topology,
 		Tracer: telemetry.NewTracer(noop.NewTracerProvider()), Logger: d.engine.logger,

@@ -11,6 +11,7 @@ import (
 	"github.com/samber/lo"
 
 	"github.com/weir-project/weir/core/backend"
+	"github.com/weir-project/weir/core/collective"
 	"github.com/weir-project/weir/core/plan"
 )
 
@@ -107,13 +108,51 @@ func (s *suite) unknownIsRefused() error {
 	stranger.Name = "no-such-backend"
 	v, err := remote.As(stranger).Accept(s.ctx, requests[0])
 	if err == nil {
-		return fmt.Errorf("Accept for the backend %s was answered: %s", stranger.Name, v)
+		return fmt.Errorf("call of Accept for the backend %s was answered: %s", stranger.Name, v)
 	}
 	if p, err := remote.As(stranger).Plan(s.ctx, requests[0], backend.AllBytes()); err == nil {
-		return fmt.Errorf("Plan for the backend %s was answered with a %s", stranger.Name, p.Kind())
+		return fmt.Errorf("call of Plan for the backend %s was answered with a %s", stranger.Name, p.Kind())
 	}
 	_, err = s.ask(requests[0])
 	return err
+}
+
+// nonsenseIsSurvived: an engine of a later version may know types that the plugin does not. What is answered does not matter.
+func (s *suite) nonsenseIsSurvived() error {
+	requests := s.requests()
+	switch _, remote := s.b.(interface {
+		As(info backend.Info) backend.Backend
+	}); {
+	case !remote:
+		return notApplicable("the backend is called without a connection")
+	case len(requests) == 0:
+		return notApplicable("no group and class meet the requirements")
+	}
+	for what, spoil := range map[string]func(*backend.Request){
+		"an unknown data type": func(r *backend.Request) { r.Class.DataType = collective.NumDataTypes },
+		"an unknown op":        func(r *backend.Request) { r.Class.Op = collective.NumOps },
+		"no ranks":             func(r *backend.Request) { r.Group.Ranks, r.Group.Links = nil, nil },
+		"no links":             func(r *backend.Request) { r.Group.Links = nil },
+	} {
+		req := requests[0]
+		spoil(&req)
+		ctx, cancel := context.WithTimeout(s.ctx, s.deadline)
+		_, errAccept := s.b.Accept(ctx, req)
+		_, errPlan := s.b.Plan(ctx, req, nil)
+		late := ctx.Err() != nil
+		cancel()
+		var f *backend.Fault
+		switch {
+		case late:
+			return fmt.Errorf("a question with %s was not answered within %s", what, s.deadline)
+		case errors.As(errAccept, &f) && f.Code == backend.PluginCrashed, errors.As(errPlan, &f) && f.Code == backend.PluginCrashed:
+			return fmt.Errorf("a question with %s: %w", what, f)
+		}
+		if _, err := s.ask(requests[0]); err != nil {
+			return fmt.Errorf("after a question with %s: %w", what, err)
+		}
+	}
+	return nil
 }
 
 // acceptIsPure: the same question gets the same answer, also while others are asked, and is not changed.

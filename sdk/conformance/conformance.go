@@ -43,8 +43,9 @@ type Device interface {
 	// Worlds are the numbers of ranks that can be tried here.
 	Worlds(advertised func(int) bool) []int
 	// Try has ranks decide each class with the backend as the only candidate, and run its plan on inputs with known sums. An
-	// outcome is nil if that went well.
-	Try(ctx context.Context, b backend.Backend, world int, classes []collective.Class) ([]error, error)
+	// outcome is nil if that went well. With abort it is tried too whether kernels leave when they are told to; then there is
+	// one class.
+	Try(ctx context.Context, b backend.Backend, world int, classes []collective.Class, abort bool) ([]error, error)
 }
 
 // Outcome is how a rule ended.

@@ -10,13 +10,14 @@ import (
 
 	"github.com/weir-project/weir/core/backend"
 	"github.com/weir-project/weir/core/collective"
+	"github.com/weir-project/weir/core/plan"
 )
 
 // resultsOnDevice has ranks with GPUs run the plans. What this machine's facts decline is not tried.
 func (s *suite) resultsOnDevice() error {
-	d := s.plugin.Device
-	if d == nil {
-		return notApplicable(fmt.Sprintf("a %s is run on GPUs: %s", s.info.Kind, cmp.Or(s.plugin.NoDevice, "run `weir plugins test` where there is one")))
+	d, err := s.device()
+	if err != nil {
+		return err
 	}
 	ran := 0
 	var declined error
@@ -28,7 +29,7 @@ func (s *suite) resultsOnDevice() error {
 		if len(classes) == 0 {
 			continue
 		}
-		outcomes, err := d.Try(s.ctx, s.b, world, classes)
+		outcomes, err := d.Try(s.ctx, s.b, world, classes, false)
 		if err != nil {
 			return fmt.Errorf("%d ranks: %w", world, err)
 		}
@@ -69,4 +70,46 @@ func isDecline(err error) bool {
 		}
 		return false
 	})
+}
+
+// device is where GPUs are.
+func (s *suite) device() (Device, error) {
+	if s.plugin.Device == nil {
+		return nil, notApplicable(fmt.Sprintf("a %s is run on GPUs: %s", s.info.Kind, cmp.Or(s.plugin.NoDevice, "run `weir plugins test` where there is one")))
+	}
+	return s.plugin.Device, nil
+}
+
+// kernelsLeave holds a plan that says so to leaving when the abort word is set, while a peer is missing.
+func (s *suite) kernelsLeave() error {
+	d, err := s.device()
+	if err != nil {
+		return err
+	}
+	claimed := false
+	_ = s.eachPlan(func(_ backend.Request, p plan.Plan, _ []backend.Range) error {
+		claimed = claimed || p.(*plan.Kernel).PollsAbort
+		return nil
+	})
+	if !claimed {
+		return notApplicable("no plan says that its kernels poll the abort word")
+	}
+	for _, world := range d.Worlds(s.serves) {
+		class, found := lo.Find(s.classes(), func(c collective.Class) bool { return c.Memory == collective.CUDA && !c.Captured })
+		if world < 2 || !found {
+			continue
+		}
+		s.doing("%d ranks, %s, one of which does not come", world, class)
+		outcomes, err := d.Try(s.ctx, s.b, world, []collective.Class{class}, true)
+		switch {
+		case err != nil:
+			return err
+		case isDecline(outcomes[0]):
+			return notApplicable("this machine is declined: " + outcomes[0].Error())
+		case outcomes[0] != nil:
+			return fmt.Errorf("%d ranks, %s: %w", world, class, outcomes[0])
+		}
+		return nil
+	}
+	return notApplicable("no group of two ranks or more can be tried on this machine's GPUs")
 }

@@ -11,10 +11,13 @@ import (
 
 // fake is a right backend whose parts a test breaks.
 type fake struct {
-	info    backend.Info
-	again   func() // called by Info
-	accept  func(context.Context, backend.Request) (backend.Verdict, error)
-	plan    func(world int) (plan.Plan, error)
+	info   backend.Info
+	again  func() // called by Info
+	accept func(context.Context, backend.Request) (backend.Verdict, error)
+	plan   func(world int) (plan.Plan, error)
+
+	planning func(backend.Request) error // called first by Plan; may be nil
+
 	release func(context.Context, string) error
 }
 
@@ -48,6 +51,11 @@ func (f *fake) Accept(ctx context.Context, r backend.Request) (backend.Verdict, 
 }
 
 func (f *fake) Plan(_ context.Context, r backend.Request, _ []backend.Range) (plan.Plan, error) {
+	if f.planning != nil {
+		if err := f.planning(r); err != nil {
+			return nil, err
+		}
+	}
 	return f.plan(r.Group.WorldSize())
 }
 
@@ -106,5 +114,26 @@ func declineFor(dt collective.DataType) func(context.Context, backend.Request) (
 			return backend.Declined(backend.Because(backend.DType, dt.String(), "another")), nil
 		}
 		return backend.Accepted(backend.AllBytes()...), nil
+	}
+}
+
+// kernelPlan has a backend of kernels, right but for the change.
+func kernelPlan(change func(*plan.Kernel)) func(*fake) {
+	return func(f *fake) {
+		f.info.Kind = plan.KernelKind
+		f.info.Requirements.Memories = []collective.Memory{collective.CUDA}
+		f.plan = func(int) (plan.Plan, error) {
+			k := &plan.Kernel{
+				Image:  []byte(".version 7.0\n.target sm_80\n.address_size 64\n.visible .entry sum(.param .u64 a, .param .u64 b)\n{ ret; }\n"),
+				Buffer: plan.DeviceBuffer, BufferBytes: 1 << 10,
+			}
+			for _, dt := range f.info.Requirements.DataTypes {
+				k.Launches = append(k.Launches, plan.Launch{
+					DataType: dt.String(), Min: 1, Max: backend.NoLimit, Function: "sum", Grid: 1, Block: 32, Arguments: []plan.Argument{plan.ArgIn, plan.ArgOut},
+				})
+			}
+			change(k)
+			return k, nil
+		}
 	}
 }

@@ -6,9 +6,6 @@ import (
 	"reflect"
 	"strings"
 	"time"
-
-	"github.com/weir-project/weir/core/backend"
-	"github.com/weir-project/weir/core/plan"
 )
 
 func (s *suite) healthy() error {
@@ -28,8 +25,12 @@ func (s *suite) nothingPrinted() error {
 // restarts kills the process, as the system may, or the engine when a call hangs.
 func (s *suite) restarts() error {
 	for _, b := range s.plugin.Backends {
+		b, err := s.plugin.Process.Backend(b.Info().Name) // rules before may have had the process started again
+		if err != nil {
+			return err
+		}
 		ctx, cancel := context.WithTimeout(s.ctx, s.deadline)
-		err := newSuite(ctx, s.plugin, b).survivesKill()
+		err = newSuite(ctx, s.plugin, b).survivesKill()
 		cancel()
 		if err != nil {
 			return fmt.Errorf("backend %s: %w", b.Info().Name, err)
@@ -151,108 +152,4 @@ func (s *suite) hypotheticalProbesNothing() error {
 		return fmt.Errorf("asked about another machine it started the processes %v", after.children)
 	}
 	return nil
-}
-
-// nothingLeaks goes through the life of many groups.
-func (s *suite) nothingLeaks() error {
-	req, found := s.plannable()
-	if !found {
-		return s.acceptedNothing()
-	}
-	pid := s.plugin.Process.PID()
-	if err := s.lives(req, 0); err != nil {
-		return err
-	}
-	before, err := lookAt(pid)
-	if err != nil {
-		return notApplicable("the process cannot be looked at: " + err.Error())
-	}
-	grew := 0
-	last := before
-	const segments = 6
-	for i := range segments {
-		s.doing("group %d", (i+1)*groupsInSegment)
-		if err := s.lives(req, i+1); err != nil {
-			return err
-		}
-		now, err := s.settled(pid, before)
-		if err != nil {
-			return fmt.Errorf("the process has ended: %w", err)
-		}
-		if now.memory > last.memory+leakedBytes {
-			grew++
-		}
-		last = now
-		if i == segments/2-1 && grew < segments/2 {
-			break // it is level, and need not be watched further
-		}
-	}
-	switch {
-	case last.descriptors > before.descriptors+leakedDescriptors:
-		return fmt.Errorf("%d descriptors were open, and after many groups %d: %s", before.descriptors, last.descriptors, last.newFiles(before))
-	case len(last.children) > len(before.children):
-		return fmt.Errorf("it had %d processes, and after many groups %d: %v", len(before.children), len(last.children), last.children)
-	case last.shared > before.shared+leakedMappings:
-		return fmt.Errorf("%d mappings of workers' memory were there, and after many groups %d", before.shared, last.shared)
-	case grew == segments:
-		return fmt.Errorf("its memory grew from %d to %d MiB, with every %d groups by more than %d KiB", before.memory>>20, last.memory>>20, groupsInSegment, leakedBytes>>10)
-	}
-	return nil
-}
-
-const (
-	groupsInSegment = 100
-	segmentTime     = 3 * time.Second // for slow plugins: fewer groups then
-	attachesOf      = 10              // of the groups in a segment, for a worker
-
-	leakedBytes       = 1 << 20
-	leakedDescriptors = 5
-	leakedMappings    = 2
-)
-
-// plannable is a request that has a plan.
-func (s *suite) plannable() (backend.Request, bool) {
-	for _, req := range s.requests() {
-		if p, _, err := s.plan(req); err == nil && p != nil {
-			return req, true
-		}
-	}
-	return backend.Request{}, false
-}
-
-// lives goes through a segment of groups.
-func (s *suite) lives(req backend.Request, segment int) error {
-	began := time.Now()
-	for i := range groupsInSegment {
-		req.Group.ID = fmt.Sprintf("backendtest-leak-%d-%d", segment, i)
-		p, _, err := s.plan(req)
-		if err != nil {
-			return err
-		}
-		if w, ok := p.(*plan.Worker); ok && i < attachesOf {
-			g, err := s.attach(req.Group.ID, req.Group.WorldSize(), w)
-			if err != nil {
-				return err
-			}
-			g.end()
-		}
-		if err := s.b.Release(s.ctx, req.Group.ID); err != nil {
-			return fmt.Errorf("release: %w", err)
-		}
-		if time.Since(began) > segmentTime {
-			break
-		}
-	}
-	return nil
-}
-
-// settled is how the process is once it has had time to give up what it needs no more.
-func (s *suite) settled(pid int, before state) (now state, err error) {
-	for end := time.Now().Add(2 * time.Second); ; time.Sleep(20 * time.Millisecond) {
-		now, err = lookAt(pid)
-		over := now.descriptors > before.descriptors+leakedDescriptors || len(now.children) > len(before.children) || now.shared > before.shared+leakedMappings
-		if err != nil || !over || time.Now().After(end) {
-			return now, err
-		}
-	}
 }

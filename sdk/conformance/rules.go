@@ -68,6 +68,10 @@ var rules = []Rule{
 		Name: "accept/unknown-backend", check: (*suite).unknownIsRefused,
 		Want: "a call for a backend that the plugin does not offer ends with an error, and the next call is answered",
 	},
+	{
+		Name: "accept/nonsense", check: (*suite).nonsenseIsSurvived,
+		Want: "a question that makes no sense, such as one with an unknown data type or no ranks, does no harm to the next one",
+	},
 
 	{
 		Name: "hypothetical/answers", check: (*suite).hypotheticalIsAnswered,
@@ -130,6 +134,10 @@ var rules = []Rule{
 		Want: "a group can be released twice, or unseen, and be planned again afterwards with the same plan",
 	},
 
+	{
+		Name: "kernel/leaves", Kinds: []plan.Kind{plan.KernelKind}, Runs: true, check: (*suite).kernelsLeave,
+		Want: "kernels whose plan says that they poll the abort word leave when it is set, though a peer is missing",
+	},
 	{
 		Name: "worker/attach", Kinds: []plan.Kind{plan.WorkerKind}, Runs: true, check: (*suite).attachIsHonest,
 		Want: "Attach has connected when it succeeds, and fails when nobody listens at the socket",

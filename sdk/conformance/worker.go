@@ -98,9 +98,9 @@ func (g *service) connect(ctx context.Context, w backend.Worker, group string, f
 	}
 	refused := <-answered
 	if refused != nil {
-		err = fmt.Errorf("Attach: %w", refused)
+		err = fmt.Errorf("attach: %w", refused)
 	} else if errors.Is(err, os.ErrDeadlineExceeded) {
-		err = errors.New("Attach succeeded, but nobody has connected to the socket and taken the memory")
+		err = errors.New("the call of Attach succeeded, but nobody has connected to the socket and taken the memory")
 	}
 	if err != nil && socket != nil {
 		_ = socket.Close()
@@ -162,10 +162,10 @@ func (s *suite) attachIsHonest() error {
 	ctx, cancel := context.WithTimeout(s.ctx, s.deadline)
 	defer cancel()
 	if err := s.b.(backend.Worker).Attach(ctx, req.Group.ID, filepath.Join(dir, "nobody")); err == nil {
-		return errors.New("Attach succeeded with the path of a socket that does not exist")
+		return errors.New("the call of Attach succeeded with the path of a socket that does not exist")
 	}
 	if ctx.Err() != nil {
-		return fmt.Errorf("Attach with the path of a socket that does not exist has not answered within %s", s.deadline)
+		return fmt.Errorf("the call of Attach with the path of a socket that does not exist has not answered within %s", s.deadline)
 	}
 	return s.b.Release(s.ctx, req.Group.ID)
 }
