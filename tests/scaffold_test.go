@@ -112,8 +112,8 @@ func buildScaffold(t *testing.T, dir, name, lang string, env []string) string {
 		mustRun(t, dir, env, "python3", "-m", "unittest")
 		return filepath.Join(dir, "backend.py")
 	}
-	mustRun(t, dir, env, "make")
-	mustRun(t, dir, env, "make", "test")
+	mustRun(t, dir, env, "make", "CFLAGS=-O2 -Werror")
+	mustRun(t, dir, env, "make", "CFLAGS=-Werror", "test")
 	return filepath.Join(dir, "build", name)
 }
 

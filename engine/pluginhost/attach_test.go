@@ -6,6 +6,7 @@ import (
 	"errors"
 	"os"
 	"os/exec"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -106,5 +107,24 @@ func TestAttached(t *testing.T) {
 	defer cancel()
 	if h.Await(ctx, "own") || ctx.Err() != nil {
 		t.Error("a plugin that is not started again was waited for")
+	}
+}
+
+// TestDocumentedHandshakes: the lines that docs/authors shows are handshakes.
+func TestDocumentedHandshakes(t *testing.T) {
+	for _, name := range []string{"debugging.md", "languages.md"} {
+		text, err := os.ReadFile("../../docs/authors/" + name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		lines := regexp.MustCompile(`(?m)^ *(1\|.*)$`).FindAllSubmatch(text, -1)
+		for _, l := range lines {
+			if _, err := pluginhost.ParseAddress(string(l[1])); err != nil {
+				t.Errorf("%s: %s: %v", name, l[1], err)
+			}
+		}
+		if len(lines) == 0 {
+			t.Errorf("%s shows none", name)
+		}
 	}
 }

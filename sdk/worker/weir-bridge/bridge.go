@@ -34,8 +34,8 @@ type bridge struct {
 	mu sync.Mutex // one question at a time
 }
 
-// connect listens to what the worker at the other end of a descriptor offers.
-func connect(fd uintptr) (*bridge, error) {
+// connect listens to what the worker at the other end of a descriptor offers. ended is called when the worker is gone.
+func connect(fd uintptr, ended func()) (*bridge, error) {
 	file := os.NewFile(fd, "worker")
 	pair, err := net.FileConn(file)
 	if err != nil {
@@ -43,7 +43,7 @@ func connect(fd uintptr) (*bridge, error) {
 	}
 	_ = file.Close() // pair is another descriptor of it, which programs that this one starts do not get
 	b := &bridge{pair: pair, lines: make(chan string)}
-	go b.read()
+	go b.read(ended)
 	select {
 	case line, ok := <-b.lines:
 		if !ok {
@@ -56,15 +56,15 @@ func connect(fd uintptr) (*bridge, error) {
 	}
 }
 
-// read passes on what the worker says, and ends this process with it.
-func (b *bridge) read() {
+// read passes on what the worker says until it is gone.
+func (b *bridge) read(ended func()) {
 	s := bufio.NewScanner(b.pair)
 	s.Buffer(nil, maxLine)
 	for s.Scan() {
 		b.lines <- s.Text()
 	}
 	close(b.lines)
-	leave()
+	ended()
 }
 
 // Info is what the worker said.

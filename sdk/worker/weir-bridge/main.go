@@ -22,7 +22,7 @@ func leave() {
 }
 
 func main() {
-	b, err := connect(pairFD)
+	b, err := connect(pairFD, leave)
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "weir-bridge: %s\n", err)
 		os.Exit(1)
