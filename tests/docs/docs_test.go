@@ -87,7 +87,7 @@ func newSession(t *testing.T) *session {
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(short) })
 	s := &session{dir: t.TempDir(), tools: t.TempDir()}
-	s.env = append(os.Environ(), "WEIR="+root, "XDG_RUNTIME_DIR="+short, "GOFLAGS=-mod=mod -buildvcs=false", "GOWORK=off",
+	s.env = append(os.Environ(), "WEIR="+root, "XDG_RUNTIME_DIR="+short, "GOFLAGS=-buildvcs=false", "GOWORK=off",
 		"PATH="+strings.Join([]string{s.tools, bin, os.Getenv("PATH")}, ":"))
 	return s
 }
