@@ -138,8 +138,6 @@ def serve(name, version, backends):
     _log_to_stderr(by_hand)
     if not by_hand and str(PROTOCOL_VERSION) not in versions.split(","):
         sys.exit(f"the engine speaks versions {versions} of the plugin protocol, this plugin {PROTOCOL_VERSION}")
-    if os.environ.get("PLUGIN_CLIENT_CERT"):
-        sys.exit("this plugin does not speak TLS: set tls: false for it in weir.yaml")
     over = threading.Event()
     server = grpc.server(concurrent.futures.ThreadPoolExecutor(max_workers=16))
     server.add_generic_rpc_handlers((_Service(name, version, backends).handlers(), *_host_handlers(over)))
