@@ -46,10 +46,10 @@ func (s *suite) nothingLeaks() error {
 		}
 	}
 	switch {
-	case last.descriptors > before.descriptors+leakedDescriptors:
-		return fmt.Errorf("%d descriptors were open, and after many groups %d: %s", before.descriptors, last.descriptors, last.newFiles(before))
 	case len(last.children) > len(before.children):
 		return fmt.Errorf("it had started %d processes, and after many groups %d, the last of them %d", len(before.children), len(last.children), slices.Max(last.children))
+	case last.descriptors > before.descriptors+leakedDescriptors:
+		return fmt.Errorf("%d descriptors were open, and after many groups %d: %s", before.descriptors, last.descriptors, last.newFiles(before))
 	case last.shared > before.shared+leakedMappings:
 		return fmt.Errorf("%d mappings of workers' memory were there, and after many groups %d", before.shared, last.shared)
 	case grew == segments:
