@@ -47,8 +47,8 @@ var layers = []layer{
 		why: "the engine meets plugins and ranks through the contract alone",
 	},
 	{
-		of: "engine/cli", weir: []string{"core", "sdk", "engine"},
-		why: "the command line puts the parts together",
+		of: "engine/cli", weir: []string{"core", "sdk", "engine", "examples"},
+		why: "the command line puts the parts together; new backends begin as examples",
 	},
 }
 

@@ -30,7 +30,8 @@ func run(m *testing.M) int {
 	}{
 		{"", []string{"engine/cmd/weir", "examples/verify-pass"}},
 		{"plugins", []string{"plugins/..."}},
-		{"examples", []string{"examples/backend-minimal", "examples/backend-triton", "examples/backend-worker"}},
+		{"", []string{"sdk/worker/weir-bridge"}},
+		{"examples", []string{"examples/backend-..."}},
 		{"programs", []string{"tests/programs/..."}},
 	} {
 		args := []string{"build", "-buildvcs=false", "-o", filepath.Join(dir, b.dir) + "/"}

@@ -43,15 +43,20 @@ func runScripts(t *testing.T, dir string) {
 			env.Setenv("XDG_RUNTIME_DIR", run)
 			env.Setenv("BIN", bin)
 			env.Setenv("CONFIG", config)
+			env.Setenv("EXAMPLES", filepath.Dir(filepath.Dir(config)))
 			env.Setenv("FAKEGPU", fakes)
 			env.Setenv("PATH", strings.Join([]string{bin, filepath.Join(bin, "programs"), env.Getenv("PATH")}, ":"))
 			return nil
 		},
 		Condition: func(name string) (bool, error) {
-			if name != "fakegpu" {
-				return false, fmt.Errorf("unknown condition %q", name)
+			switch name {
+			case "fakegpu":
+				return fakes != "", nil
+			case "nodes": // several NUMA nodes
+				_, err := os.Stat("/sys/devices/system/node/node1")
+				return err == nil, nil
 			}
-			return fakes != "", nil
+			return false, fmt.Errorf("unknown condition %q", name)
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": exits, "clean": clean},
 	})

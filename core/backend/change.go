@@ -73,6 +73,16 @@ func changeHosts(q Requirements, req *Request) string {
 	return phrase
 }
 
+func changeNodes(q Requirements, req *Request) string {
+	if !lacks(q, req, "NUMA node", NUMACode) {
+		return ""
+	}
+	for i := range req.Group.Ranks {
+		req.Group.Ranks[i].NUMA = fmt.Sprint(i % q.NUMANodes)
+	}
+	return fmt.Sprintf("the ranks were bound to %d or more NUMA nodes, each to one", q.NUMANodes)
+}
+
 func changeLinks(q Requirements, req *Request) string {
 	if !lacks(q, req, "link of a pair", LinkNotFull, ScopeCode) {
 		return ""

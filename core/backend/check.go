@@ -114,6 +114,9 @@ func (c *checker) ranks(q Requirements) {
 	default:
 		c.no(MultiHost, fmt.Sprintf("%d hosts", n), "one host")
 	}
+	if q.NUMANodes > 1 {
+		c.nodes(q.NUMANodes)
+	}
 	// Buffers begin at a multiple of what the group promises and always at a multiple of the element.
 	promised, ok := lcm(int64(g.Alignment), int64(c.Class.DataType.Size()))
 	if q.Alignment > 1 && (!ok || promised%int64(q.Alignment) != 0 || promised == 0) {
@@ -154,6 +157,36 @@ func (c *checker) libraries(q Requirements) {
 			}
 		}
 	}
+}
+
+// nodes counts the NUMA nodes that the ranks are bound to. Ranks of which the node is not known may be on nodes of their own.
+func (c *checker) nodes(needed int) {
+	type node struct{ host, number string }
+	seen := map[node]bool{}
+	unbound := 0
+	for _, r := range c.Group.Ranks {
+		if r.NUMA == "" {
+			unbound++
+		} else {
+			seen[node{r.Host, r.NUMA}] = true
+		}
+	}
+	if len(seen)+unbound < needed {
+		c.no(NUMACode, plural(len(seen)+unbound, "NUMA node"), fmt.Sprintf("%d or more", needed))
+		return
+	}
+	for rank, r := range c.Group.Ranks {
+		if r.NUMA == "" {
+			c.dunnoRank("NUMA node", rank, fmt.Sprintf("ranks bound to %d or more NUMA nodes, each to one", needed))
+		}
+	}
+}
+
+func plural(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return fmt.Sprintf("%d %ss", n, noun)
 }
 
 func inSpans(all []Span, n int) bool {

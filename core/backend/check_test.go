@@ -68,6 +68,15 @@ func p2p(p topology.P2P) func(*backend.Request) { return func(r *backend.Request
 
 func aligned(n int) func(*backend.Request) { return func(r *backend.Request) { r.Group.Alignment = n } }
 
+// onNodes has the ranks bound to NUMA nodes; "" is to none.
+func onNodes(numbers ...string) func(*backend.Request) {
+	return func(r *backend.Request) {
+		for i, n := range numbers {
+			r.Group.Ranks[i].NUMA = n
+		}
+	}
+}
+
 func inFlight(n int) func(*backend.Request) { return func(r *backend.Request) { r.Group.InFlight = n } }
 
 func placed(p collective.Placement) func(*backend.Request) {
@@ -177,6 +186,12 @@ var checkCases = []struct {
 	{"Capabilities", "older", backend.Requirements{Capabilities: []string{"10.0+"}}, gpus(1), "decline; ARCH on rank 0: 9.0, needs 10.0+"},
 	{"Capabilities", "no GPU", backend.Requirements{Capabilities: []string{"9.0+"}}, gpus(2, noGPU(1)), "decline; ARCH on rank 1: no GPU, needs 9.0+"},
 	{"Capabilities", "unknown", backend.Requirements{Capabilities: []string{"9.0+"}}, gpus(2, capability(1, "")), "unknown; PROBE_UNAVAILABLE on rank 1: compute capability unknown, needs 9.0+"},
+	{"NUMANodes", "met", backend.Requirements{NUMANodes: 2}, gpus(3, onNodes("0", "1", "0")), ""},
+	{"NUMANodes", "one is none", backend.Requirements{NUMANodes: 1}, gpus(2), ""},
+	{"NUMANodes", "unmet", backend.Requirements{NUMANodes: 2}, gpus(2, onNodes("1", "1")), "decline; NUMA: 1 NUMA node, needs 2 or more"},
+	{"NUMANodes", "too few ranks", backend.Requirements{NUMANodes: 3}, gpus(2, onNodes("1")), "decline; NUMA: 2 NUMA nodes, needs 3 or more"},
+	{"NUMANodes", "one rank unbound", backend.Requirements{NUMANodes: 2}, gpus(3, onNodes("0", "", "1")), "unknown; PROBE_UNAVAILABLE on rank 1: NUMA node unknown, needs ranks bound to 2 or more NUMA nodes, each to one"},
+	{"NUMANodes", "no rank bound", backend.Requirements{NUMANodes: 2}, gpus(2), "unknown; PROBE_UNAVAILABLE: NUMA node unknown, needs ranks bound to 2 or more NUMA nodes, each to one"},
 	{"Platforms", "met", backend.Requirements{Platforms: []string{"linux/arm64", "linux/amd64"}}, gpus(2), ""},
 	{"Platforms", "unmet", backend.Requirements{Platforms: []string{"linux/arm64"}}, gpus(2), "decline; PLATFORM: linux/amd64, needs linux/arm64"},
 	{"Platforms", "unknown", backend.Requirements{Platforms: []string{"linux/arm64"}}, gpus(2, noPlatform), "unknown; PROBE_UNAVAILABLE: platform unknown, needs linux/arm64"},

@@ -23,6 +23,7 @@ func (q Requirements) Describe() []string {
 	say(len(q.DataTypes) > 0 && len(q.DataTypes) < collective.NumDataTypes, "types %s", list(q.DataTypes))
 	say(len(q.Ops) > 0 && len(q.Ops) < collective.NumOps, "ops %s", list(q.Ops))
 	say(q.Scope != AnyScope, "scope %s", q.Scope)
+	say(q.NUMANodes > 1, "ranks bound to %d or more NUMA nodes", q.NUMANodes)
 	say(len(q.Links) > 0 && q.LinksFrom <= 2, "links %s on every pair", list(q.Links))
 	say(len(q.Links) > 0 && q.LinksFrom > 2, "links %s on every pair of %d or more ranks", list(q.Links), q.LinksFrom)
 	say(q.P2P != "", "P2P %s", q.P2P)

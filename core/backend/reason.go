@@ -24,6 +24,7 @@ const (
 	NoMulticast      Code = "NO_MULTICAST"
 	ScopeCode        Code = "SCOPE"
 	MultiHost        Code = "MULTI_HOST"
+	NUMACode         Code = "NUMA"
 	DType            Code = "DTYPE"
 	OpCode           Code = "OP"
 	TooSmall         Code = "TOO_SMALL"
@@ -58,6 +59,7 @@ var codes = map[Code]string{
 	NoMulticast:      "the GPUs have no NVLink multicast",
 	ScopeCode:        "the ranks are not all within one NVLink domain",
 	MultiHost:        "the ranks are on several hosts",
+	NUMACode:         "the ranks are bound to fewer NUMA nodes than the backend needs",
 	DType:            "the backend does not serve the data type",
 	OpCode:           "the backend does not serve the reduce op",
 	TooSmall:         "the message is smaller than the backend serves",

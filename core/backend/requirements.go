@@ -13,6 +13,7 @@ type Requirements struct {
 	DataTypes    []collective.DataType // element types
 	Ops          []collective.Op       // reduce ops
 	Scope        Scope                 // how far the ranks may be apart
+	NUMANodes    int                   // least number of NUMA nodes of one host that the ranks are bound to, each rank to one; 0 and 1 require nothing
 	Links        []topology.Class      // classes that the link of every pair must be of
 	LinksFrom    int                   // Links is asked of groups of this many ranks or more; 0 and 2: of all
 	P2P          topology.P2P          // least evidence of peer-to-peer access between every pair, or P2PAssumed

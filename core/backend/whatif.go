@@ -21,7 +21,7 @@ func (q Requirements) WouldAccept(req Request) []string {
 	changed := copyRequest(req)
 	var phrases []string
 	for _, try := range []func(Requirements, *Request) string{
-		changeMemory, changeCall, changePlatform, changeHosts, changeLinks, changeP2P, changeMulticast, changeDevices, changeLibraries, changePromises,
+		changeMemory, changeCall, changePlatform, changeHosts, changeNodes, changeLinks, changeP2P, changeMulticast, changeDevices, changeLibraries, changePromises,
 	} {
 		if phrase := try(q, &changed); phrase != "" {
 			phrases = append(phrases, phrase)

@@ -43,6 +43,7 @@ func TestWouldAccept(t *testing.T) {
 		{"op", backend.Requirements{Ops: []collective.Op{collective.Max}}, gpus(2), "the op were max"},
 		{"memory", backend.Requirements{Memories: []collective.Memory{collective.Host}}, gpus(2, captured), "the buffers were in host memory"},
 		{"vendor", backend.Requirements{Vendors: []string{"amd"}}, gpus(2), "the GPUs were of amd"},
+		{"NUMA nodes", backend.Requirements{NUMANodes: 2}, gpus(2), "the ranks were bound to 2 or more NUMA nodes, each to one"},
 		{"platform", backend.Requirements{Platforms: []string{"linux/arm64"}}, gpus(2), "the platform were linux/arm64"},
 		{"driver", backend.Requirements{Driver: "999"}, gpus(2), "the driver were 999 or newer"},
 		{"library", backend.Requirements{Libraries: []collective.Library{{Name: "nccl", Version: "2.99"}}}, gpus(2), "the ranks loaded nccl 2.99 or newer"},

@@ -13,6 +13,7 @@ type Rank struct {
 	Device    *topology.Device // nil for a rank without a GPU
 	Driver    string           // CUDA driver version such as "570.86.10"; "" if there is none
 	Libraries []Library        // collective libraries already loaded in the process
+	NUMA      string           // NUMA node of every core that the process may use; "" if they are of several, or it is not known
 }
 
 // Library is a shared library found in a rank.

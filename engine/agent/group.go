@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -80,7 +81,7 @@ func newGroup(j *job, ranks []int) (*group, error) {
 // GroupFacts is what is known of a group of ranks on this host. deterministic is what the configuration asks for.
 func GroupFacts(id string, ranks []collective.Rank, t topology.Graph, deterministic bool) collective.Group {
 	g := collective.HostGroup(id, len(ranks))
-	g.Ranks = ranks
+	g.Ranks = onOnlyNode(ranks, t.Host)
 	g.Cores = min(runtime.NumCPU(), runtime.GOMAXPROCS(0)) // the second knows of a container's quota
 	g.Platform = runtime.GOOS + "/" + runtime.GOARCH
 	g.P2P, g.P2PDetail = PeerAccess(ranks, t)
@@ -94,6 +95,17 @@ func GroupFacts(id string, ranks []collective.Rank, t topology.Graph, determinis
 		}
 	}
 	return g
+}
+
+// onOnlyNode puts ranks on the host's NUMA node if it has no other: no rank has to be bound for that to be known.
+func onOnlyNode(ranks []collective.Rank, h topology.Host) []collective.Rank {
+	if h.NUMANodes != 1 {
+		return ranks
+	}
+	return lo.Map(ranks, func(r collective.Rank, _ int) collective.Rank {
+		r.NUMA = cmp.Or(r.NUMA, "0")
+		return r
+	})
 }
 
 // linkBetween looks two devices up by identity, never by index.

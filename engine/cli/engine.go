@@ -56,7 +56,14 @@ func (a *app) open(c *cobra.Command, role role) (e *engine, err error) {
 	if err != nil {
 		return nil, err
 	}
+	attached, err := attachments(c)
+	if err != nil {
+		return nil, usageError{err}
+	}
 	cfg := loaded.Config
+	if len(attached) > 0 {
+		cfg = patient(cfg)
+	}
 	e = &engine{config: cfg, logger: a.logger(cfg.Log), topology: a.live(), policy: policy(cfg.Cascade)}
 	defer func() {
 		if err != nil {
@@ -86,6 +93,7 @@ func (a *app) open(c *cobra.Command, role role) (e *engine, err error) {
 	if err != nil {
 		return e, usageError{err}
 	}
+	specs = attachTo(specs, attached, cfg)
 	opts := pluginhost.Options{
 		Dir: e.folder.Path, StartTimeout: cfg.Deadlines.Start, CallTimeout: cfg.Deadlines.Call, Logger: e.logger,
 		OnStart: e.reaper.Track, OnEnd: e.reaper.Forget, Restart: pluginhost.Restart(cfg.Restart),

@@ -35,6 +35,7 @@ Backends are those of the plugins (profile weir), or what SGLang and vLLM would 
   nvidia-smi topo -m | weir explain --topo - --devices 0,1,4,5 --capability 9.0 --profile vllm
   weir explain --topo 8xPCIe --p2p verified --model kimi-k2.5 --captured
   weir explain --topo matrix.txt --compare sglang,vllm,weir --tokens 1..64 --hidden 7168
+  weir explain --only shm-flat
   weir explain --diff old.json new.json
   weir explain --trace traces.jsonl`,
 		Args: func(c *cobra.Command, args []string) error { return q.checkArgs(c.Flags(), args) },
@@ -44,6 +45,8 @@ Backends are those of the plugins (profile weir), or what SGLang and vLLM would 
 				return a.explainDiff(c.InOrStdin(), q, args[0])
 			case q.trace != "":
 				return a.explainTrace(c.InOrStdin(), q)
+			case c.Flags().Changed("only"):
+				return a.explainOnly(c, q)
 			}
 			return a.explainQuestion(c, q)
 		},

@@ -26,7 +26,7 @@ type question struct {
 	model                                     string
 	profile                                   string
 	enable, compare                           []string
-	diff, trace                               string
+	diff, trace, only                         string
 	format                                    string
 }
 
@@ -53,6 +53,7 @@ func (q *question) flags(f *pflag.FlagSet) {
 	f.StringSliceVar(&q.compare, "compare", nil, "`profiles` to put side by side, such as sglang,vllm,weir")
 	f.StringVar(&q.diff, "diff", "", "`OLD.json` NEW.json: print which decisions changed between two answers of --format json")
 	f.StringVar(&q.trace, "trace", "", "print the decisions in a trace `file` (telemetry.file, or an OpenTelemetry collector's file exporter)")
+	f.StringVar(&q.only, "only", "", "how one `backend` of a plugin would fare: a table of every preset machine (or --topo) and number of ranks")
 	f.StringVar(&q.format, "format", "text", "`format` of the output: text or json")
 }
 

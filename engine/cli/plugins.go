@@ -48,8 +48,9 @@ plugins.NAME.sha256 takes it), process id, how long it took to start, and its ba
 		},
 	}
 	config.Flags(list.Flags())
+	attachFlag(list)
 	formatFlag(list, &format)
-	c.AddCommand(list, a.reload())
+	c.AddCommand(list, a.newPlugin(), a.inspect(), a.conform(), a.reload())
 	return c
 }
 

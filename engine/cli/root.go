@@ -132,7 +132,7 @@ Begin with:
 	})
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.AddCommand(a.run(), a.agent(), a.explain(), a.topo(), a.bench(), a.doctor(), a.plugins(), a.status(), a.dump(), a.schedule(), a.config(), a.version(),
-		a.reap(), a.benchRank(), a.trialRank(), a.p2pWorker())
+		a.reap(), a.benchRank(), a.trialRank(), a.conformRank(), a.p2pWorker())
 	markUsage(root)
 	return root
 }

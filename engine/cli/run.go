@@ -65,6 +65,7 @@ empty. When a rank fails the others are stopped. When weir ends, however it ends
 		},
 	}
 	config.Flags(c.Flags())
+	attachFlag(c)
 	c.Flags().IntVarP(&ranks, "ranks", "n", 0, "`number` of ranks")
 	c.Flags().BoolVarP(&quiet, "quiet", "q", false, "do not print the topology and the decisions")
 	c.Flags().BoolVar(&label, "label", false, "put the rank's number before each line of its output")

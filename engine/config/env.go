@@ -11,6 +11,7 @@ import (
 	"github.com/knadh/koanf/providers/env/v2"
 	"go.yaml.in/yaml/v3"
 
+	"github.com/weir-project/weir/sdk/proto/pluginv1"
 	"github.com/weir-project/weir/sdk/proto/rankv1"
 )
 
@@ -19,16 +20,18 @@ const prefix = "WEIR_"
 
 // The variables that begin like configuration and are not: the loader ignores them.
 const (
-	AgentSocketVariable = rankv1.EnvSocket    // ranks receive it: path of the agent's socket
-	RankVariable        = rankv1.EnvRank      // ranks receive it: their rank
-	WorldSizeVariable   = rankv1.EnvWorldSize // ranks receive it: the number of ranks
-	DeviceVariable      = rankv1.EnvDevice    // ranks read it: the GPU to use
-	RequireVariable     = "WEIR_REQUIRE"      // tests read it: what must not be skipped
+	AgentSocketVariable = rankv1.EnvSocket        // ranks receive it: path of the agent's socket
+	RankVariable        = rankv1.EnvRank          // ranks receive it: their rank
+	WorldSizeVariable   = rankv1.EnvWorldSize     // ranks receive it: the number of ranks
+	DeviceVariable      = rankv1.EnvDevice        // ranks read it: the GPU to use
+	RequireVariable     = "WEIR_REQUIRE"          // tests read it: what must not be skipped
+	CookieVariable      = pluginv1.MagicCookieKey // plugins read it, also those that a person starts
+	BridgeVariable      = "WEIR_BRIDGE"           // workers without gRPC read it: the program that speaks it for them
 )
 
 // ReservedVariables lists the variables that the loader ignores.
 func ReservedVariables() []string {
-	return []string{AgentSocketVariable, RankVariable, WorldSizeVariable, DeviceVariable, RequireVariable}
+	return []string{AgentSocketVariable, RankVariable, WorldSizeVariable, DeviceVariable, RequireVariable, CookieVariable, BridgeVariable}
 }
 
 // VariableFor is the variable that sets a key, such as WEIR_GROUP__DEADLINE for group.deadline.

@@ -54,6 +54,10 @@ func checkAll(specs []Spec) (_ []binary, err error) {
 			return nil, fmt.Errorf("plugin %s: two plugins have this name: rename or remove one", spec.Name)
 		}
 		names[spec.Name] = true
+		if spec.Attach != (Address{}) {
+			binaries[i] = binary{spec: spec, path: spec.Attach.String()}
+			continue
+		}
 		b, err := check(spec)
 		if err != nil {
 			return nil, fmt.Errorf("plugin %s: %w", spec.Name, err)

@@ -1,12 +1,16 @@
 package pluginhost
 
 import (
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
 
 	"github.com/weir-project/weir/sdk/proto/pluginv1"
 )
+
+// ErrNoTLS is the mistake of a plugin that does not know TLS and was started as one that does.
+var ErrNoTLS = errors.New("it sent no certificate; if it does not know TLS, set tls: false for it (plugins.NAME.tls)")
 
 // checkHandshake says what is wrong with the first line that a plugin printed:
 // core version | protocol version | network | address | protocol | certificate.
@@ -30,7 +34,7 @@ func checkHandshake(line string, tls bool) error {
 	case protocol != "grpc":
 		return fmt.Errorf("wrong handshake: it serves %q, want grpc", shorten(protocol))
 	case tls && (len(parts) < 6 || parts[5] == ""):
-		return fmt.Errorf("wrong handshake: it sent no certificate; if it does not know TLS, set insecure for it")
+		return fmt.Errorf("wrong handshake: %w", ErrNoTLS)
 	}
 	return nil
 }

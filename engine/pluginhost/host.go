@@ -27,6 +27,10 @@ type Spec struct {
 	Insecure bool              // no TLS on the socket, for plugins whose language makes it hard
 	Env      map[string]string // beside the variables that every plugin gets
 	Settings map[string]any
+
+	// Attach is where a process listens that somebody else has started and that is used in place of one of Path; the zero
+	// Address is none. It has no deadlines to speak of (AttachedPatience), is not started again and is never killed.
+	Attach Address
 }
 
 // Options are the same for all plugins of a host.
@@ -59,6 +63,7 @@ type Host struct {
 // Status is what is known of one plugin.
 type Status struct {
 	Name          string // in the configuration
+	Offered       string // the name that it calls itself by
 	Version       string // as it advertises
 	Path          string // resolved: no symbolic links
 	SHA256        string // of the file
@@ -97,7 +102,7 @@ func Start(ctx context.Context, specs []Spec, opts Options) (*Host, error) {
 	}
 	h.life, h.supervision = context.WithCancel(context.WithoutCancel(ctx))
 	for _, s := range h.slots {
-		if s.now.fault == nil {
+		if s.now.fault == nil && s.now.attached == nil {
 			s.supervised = true
 			h.supervisors.Go(func() { s.supervise(h.life) })
 		}
@@ -171,10 +176,15 @@ func (h *Host) Await(ctx context.Context, plugin string) bool {
 func (h *Host) Kill(process uint64, why error) {
 	for _, s := range h.slots {
 		for _, r := range s.all() {
-			if r.number == process {
-				r.log.Warn("plugin is killed", "why", why)
-				r.process.kill()
+			if r.number != process {
+				continue
 			}
+			if r.attached != nil {
+				r.attached.notKilled(r.log, why)
+				continue
+			}
+			r.log.Warn("plugin is killed", "why", why)
+			r.process.kill()
 		}
 	}
 }

@@ -28,6 +28,7 @@ type running struct {
 	log                *slog.Logger
 	process            *process
 	client             *goplugin.Client
+	attached           *attached // in place of the process and the client
 	started            time.Time
 	took               time.Duration
 
@@ -41,14 +42,11 @@ var lastNumber atomic.Uint64 // of a process
 
 // launch starts a plugin and asks what it offers. An error is for the user; what befell the plugin is its fault.
 func launch(ctx context.Context, b binary, opts Options) (*running, error) {
-	r := &running{
-		number: lastNumber.Add(1),
-		name:   b.spec.Name, path: b.path, sha256: b.sha256, opts: opts,
-		log: opts.Logger.With("plugin", b.spec.Name), started: time.Now(),
+	if b.spec.Attach != (Address{}) {
+		return attach(ctx, b, opts)
 	}
 	defer b.close()
-	r.process = newProcess(b, opts, r.log)
-	r.life = r.process.life
+	r := newRunning(b, opts)
 	r.client = goplugin.NewClient(r.clientConfig(b.spec.Insecure))
 	limited, cancel := context.WithTimeout(ctx, opts.StartTimeout)
 	defer cancel()
@@ -76,6 +74,17 @@ func launch(ctx context.Context, b binary, opts Options) (*running, error) {
 	}
 	r.fault = err
 	return r, err
+}
+
+func newRunning(b binary, opts Options) *running {
+	r := &running{
+		number: lastNumber.Add(1),
+		name:   b.spec.Name, path: b.path, sha256: b.sha256, opts: opts,
+		log: opts.Logger.With("plugin", b.spec.Name), started: time.Now(),
+	}
+	r.process = newProcess(b, opts, r.log)
+	r.life = r.process.life
+	return r
 }
 
 func (r *running) clientConfig(insecure bool) *goplugin.ClientConfig {
@@ -164,11 +173,15 @@ func (r *running) lastWords() string {
 
 func (r *running) status() Status {
 	s := Status{
-		Name: r.name, Version: r.offer.Version, Path: r.path, SHA256: r.sha256, Backends: r.offer.Backends,
+		Name: r.name, Offered: r.offer.Name, Version: r.offer.Version, Path: r.path, SHA256: r.sha256, Backends: r.offer.Backends,
 		Started: r.started, StartDuration: r.took, Err: r.fault,
 	}
 	if s.Err == nil {
 		s.Err = context.Cause(r.life)
+	}
+	if r.attached != nil {
+		s.PID = r.attached.pid
+		return s
 	}
 	r.process.mu.Lock()
 	defer r.process.mu.Unlock()
@@ -185,6 +198,10 @@ func (r *running) stop(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, graceTime)
 	defer cancel()
 	r.process.end(errStopped)
+	if r.attached != nil {
+		r.attached.leave()
+		return
+	}
 	asked := make(chan struct{})
 	go func() {
 		defer close(asked)

@@ -57,7 +57,7 @@ func TestUserErrors(t *testing.T) {
 		"another version":      {spec(t, "bad", "version"), "speaks version 99 of the plugin protocol, this engine speaks 1"},
 		"another go-plugin":    {spec(t, "bad", "core"), "speaks version 7 of go-plugin"},
 		"net/rpc":              {spec(t, "bad", "netrpc"), `"netrpc", want grpc`},
-		"no certificate":       {spec(t, "bad", "notls"), "set insecure"},
+		"no certificate":       {spec(t, "bad", "notls"), "set tls: false"},
 		"unknown network":      {spec(t, "bad", "carrier"), "pigeon"},
 		"foreign service":      {spec(t, "bad", "foreign"), "not a Weir plugin"},
 		"unknown setting":      {settings("settings", map[string]any{"tile": 1}), `unknown setting "tile"; known are: tile_bytes`},

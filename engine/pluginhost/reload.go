@@ -136,6 +136,8 @@ func (s *slot) beginReload() error {
 	switch {
 	case s.closed:
 		return errStopped
+	case s.now.attached != nil:
+		return errors.New("it is attached: end it and this engine, and start both again")
 	case s.reloading:
 		return errors.New("another reload of it is in progress")
 	}

@@ -81,7 +81,7 @@ func (s *slot) await(ctx context.Context) bool {
 		s.mu.Lock()
 		now, over, changed := s.now, s.closed || s.quarantine != nil || s.now.fault != nil, s.changed
 		end, bounded := ctx.Deadline()
-		over = over || bounded && s.due.After(end)
+		over = over || bounded && s.due.After(end) || now.attached != nil && now.life.Err() != nil
 		s.mu.Unlock()
 		switch {
 		case over:

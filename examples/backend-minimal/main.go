@@ -1,8 +1,8 @@
 // Command backend-minimal is a complete plugin: one all-reduce backend, in one file.
 //
 // Its algorithm is a chain. Rank 0 passes its data to rank 1, which adds its own and passes the sum on; the last rank
-// then holds the sum of all, and everyone copies it from there. To write your own backend copy this folder, give the
-// backend another name, and change what Info and Plan say.
+// then holds the sum of all, and everyone copies it from there. To write your own backend begin with a
+// copy (weir plugins new) and change what Info and Plan say.
 package main
 
 import (

@@ -27,6 +27,9 @@ func (direct) Info() backend.Info {
 
 // Accept serves what the copies cost more for than the third wait.
 func (d direct) Accept(_ context.Context, req backend.Request) (backend.Verdict, error) {
+	if v, yes := tooMany(req.Group.WorldSize()); yes {
+		return v, nil
+	}
 	least := rowFor(req.Group.WorldSize(), req.Group.Cores).direct
 	if d.everySize() {
 		least = 1

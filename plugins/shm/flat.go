@@ -25,6 +25,9 @@ func (flat) Info() backend.Info {
 
 // Accept serves what one wait less is worth more for than the additional reading.
 func (f flat) Accept(_ context.Context, req backend.Request) (backend.Verdict, error) {
+	if v, yes := tooMany(req.Group.WorldSize()); yes {
+		return v, nil
+	}
 	world, most := req.Group.WorldSize(), rowFor(req.Group.WorldSize(), req.Group.Cores).flat
 	if world == 1 || f.everySize() {
 		most = backend.NoLimit // nobody to wait for: a copy

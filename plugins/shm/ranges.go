@@ -1,6 +1,12 @@
 package main
 
-import "github.com/samber/lo"
+import (
+	"fmt"
+
+	"github.com/samber/lo"
+
+	"github.com/weir-project/weir/core/backend"
+)
 
 // row says which backend serves which message sizes, in bytes, for up to so many ranks. shm-twoshot serves what the others
 // leave.
@@ -41,4 +47,12 @@ func rowFor(world, cores int) row {
 	}
 	r, _ := lo.Find(table, func(r row) bool { return world <= r.ranks })
 	return r
+}
+
+// tooMany declines groups for which the tables have no row. The requirements keep them away, but whoever asks gets an answer.
+func tooMany(world int) (v backend.Verdict, yes bool) {
+	if world <= maxWorld {
+		return v, false
+	}
+	return backend.Declined(backend.Because(backend.WorldSize, fmt.Sprint(world), fmt.Sprintf("1 to %d", maxWorld))), true
 }

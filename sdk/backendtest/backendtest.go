@@ -1,70 +1,75 @@
-// Package backendtest checks that a backend keeps the contract of backend.Backend: one call in an author's test.
+// Package backendtest is the conformance suite for a test of an author's own: `weir plugins test` in one call.
 package backendtest
 
 import (
 	"context"
-	"errors"
+	"net"
 	"testing"
-	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/test/bufconn"
 
 	"github.com/weir-project/weir/core/backend"
-	"github.com/weir-project/weir/core/schedule"
+	"github.com/weir-project/weir/sdk/conformance"
+	"github.com/weir-project/weir/sdk/proto/pluginv1"
 )
 
-// Run checks a backend as subtests of t. It asks about groups that the backend's requirements say it serves, so facts
-// of this machine play no part. Schedule plans are run, by goroutines as ranks, and their results compared with what
-// is known exactly, for every data type and reduce op; they must also be proved, as the engine demands. Other plans are
-// checked for shape.
+// Run holds a backend to the rules of sdk/conformance, which docs/authors/testing.md describes, as subtests of t: first as it
+// is, then, under "wire", as the engine meets it, over gRPC in memory. It asks about groups that the backend's requirements
+// say it serves, so facts of this machine play no part. Schedule and worker plans are run, by goroutines as ranks; what runs
+// on GPUs is checked for shape. Rules about a plugin's process are for `weir plugins test`.
 //
-// The backend may be in this process or behind a connection. Run may raise GOMAXPROCS, since ranks wait for each other.
+// Run may raise GOMAXPROCS, since ranks wait for each other.
 func Run(t *testing.T, b backend.Backend) {
 	t.Helper()
-	for _, r := range rules {
-		t.Run(r.name, func(t *testing.T) {
-			s := newSuite(t.Context(), b)
-			err := r.check(s)
-			var skip notApplicable
-			switch {
-			case errors.As(err, &skip):
-				t.Skip(skip)
-			case err != nil:
-				t.Error(err)
+	hold := func(t *testing.T, b backend.Backend, skip func(conformance.Rule) bool) {
+		t.Helper()
+		for _, r := range conformance.Rules() {
+			if r.Process || !r.Concerns(b.Info().Kind) || skip(r) {
+				continue
 			}
-		})
+			t.Run(r.Name, func(t *testing.T) {
+				switch x := conformance.Check(t.Context(), r, conformance.Plugin{Backends: []backend.Backend{b}}, b, conformance.Options{}); x.Outcome {
+				case conformance.Failed:
+					t.Errorf("expected: %s\nseen: %s\nsee: %s", x.Want, x.Got, x.See)
+				case conformance.Skipped:
+					t.Skip(x.Got)
+				}
+			})
+		}
 	}
+	hold(t, b, func(conformance.Rule) bool { return false })
+	t.Run("wire", func(t *testing.T) {
+		hold(t, overWire(t, b), func(r conformance.Rule) bool { return r.Runs }) // the plans are the same
+	})
 }
 
-// rules are what a backend is held to, each a subtest.
-var rules = []struct {
-	name  string
-	check func(*suite) error // nil if the rule is kept; notApplicable if it does not concern the backend
-}{
-	{"info", (*suite).infoIsValid},
-	{"requirements", (*suite).requirementsAreChecked},
-	{"accept", (*suite).advertisedIsAccepted},
-	{"repeatable", (*suite).acceptIsPure},
-	{"hypothetical", (*suite).hypotheticalIsAnswered},
-	{"deadline", (*suite).doneContextReturns},
-	{"plan", (*suite).planIsValid},
-	{"results", (*suite).resultsAreExact},
-	{"same_bits", (*suite).bitsAreTheSame},
-	{"release", (*suite).releaseIsHarmless},
-}
-
-// notApplicable says why a rule does not concern a backend.
-type notApplicable string
-
-func (n notApplicable) Error() string { return string(n) }
-
-// suite is one backend under test.
-type suite struct {
-	ctx      context.Context
-	b        backend.Backend
-	info     backend.Info
-	deadline time.Duration // of one call of a rank, and of one answer
-	prover   *schedule.Prover
-}
-
-func newSuite(ctx context.Context, b backend.Backend) *suite {
-	return &suite{ctx: ctx, b: b, info: b.Info(), deadline: 20 * time.Second, prover: schedule.NewProver(64)}
+// overWire is the backend behind gRPC in memory.
+func overWire(t *testing.T, b backend.Backend) backend.Backend {
+	t.Helper()
+	service, err := pluginv1.NewServer(pluginv1.ServerConfig{Name: "backendtest", Version: "0", Backends: []backend.Backend{b}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	listener, server := bufconn.Listen(1<<16), grpc.NewServer()
+	pluginv1.RegisterPluginServiceServer(server, service)
+	go func() { _ = server.Serve(listener) }()
+	const most = 128 << 20 // as the engine takes
+	conn, err := grpc.NewClient("passthrough:memory", grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return listener.DialContext(ctx) }),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(most)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = conn.Close()
+		server.Stop()
+	})
+	client := pluginv1.NewPluginServiceClient(conn)
+	offer, err := pluginv1.Describe(t.Context(), context.Background(), client, nil)
+	if err != nil {
+		t.Fatalf("describe: %v", err)
+	}
+	return pluginv1.NewRemote(client, offer.Backends[0], pluginv1.RemoteOptions{})
 }

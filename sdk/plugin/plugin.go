@@ -55,12 +55,21 @@ const stopTime = time.Second
 // Nothing may be printed on stdout before Serve: its first line is the engine's. slog's default logger writes to the
 // engine's log from then on, and a panic in a backend becomes the error of that one call. SIGINT and SIGTERM are
 // ignored, since the engine decides when a plugin is done.
+//
+// Started by hand with the engine's cookie in its environment (WEIR_PLUGIN=all-reduce-backend), as under a debugger, it
+// prints the handshake and serves whoever attaches (weir run --attach) until SIGINT or SIGTERM.
 func Serve(p Plugin) int {
 	if os.Getenv(pluginv1.MagicCookieKey) != pluginv1.MagicCookieValue {
 		fmt.Fprintln(os.Stderr, byHand(p))
 		return exitByHand
 	}
-	slog.SetDefault(newLogger(os.Stderr))
+	if attachable() {
+		slog.SetDefault(slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug})))
+		fmt.Fprintf(os.Stderr, "%s waits for `weir run --attach %s=ADDRESS`; the address is in the next line, which may be given whole\n", p.Name, p.Name)
+	} else {
+		slog.SetDefault(newLogger(os.Stderr))
+		defer ignoreSignals()()
+	}
 	server, err := pluginv1.NewServer(pluginv1.ServerConfig{
 		Name: p.Name, Version: p.Version, Backends: p.Backends,
 		Configure: configure(p, os.Stdout, os.Stderr),
@@ -69,7 +78,6 @@ func Serve(p Plugin) int {
 		slog.Error(err.Error())
 		return exitBroken
 	}
-	defer ignoreSignals()()
 	tracing, err := startTracing(p)
 	if err != nil {
 		slog.Warn("tracing is off: " + err.Error())
@@ -130,7 +138,7 @@ func serve(server *pluginv1.Server, extra []grpc.ServerOption) error {
 		if started() == nil {
 			return errors.New("the plugin could not start to listen")
 		}
-	case <-lifeline():
+	case <-over():
 		if s := started(); s != nil {
 			go s.Stop() // closes the listener, which removes the socket
 		}
@@ -148,6 +156,7 @@ func byHand(p Plugin) string {
 		return lo.TernaryF(b == nil, lo.Empty[string], func() string { return b.Info().Name }), b != nil
 	})
 	return fmt.Sprintf("%s is a plugin of Weir and offers the all-reduce backends %s. The engine starts it: put it into the folder "+
-		"plugins/ beside the weir command, or name its path in weir.yaml, and see it with `weir plugins`.",
-		strings.TrimSpace(p.Name+" "+p.Version), strings.Join(names, ", "))
+		"plugins/ beside the weir command, or name its path in weir.yaml, and see it with `weir plugins list`. To run it under a debugger set "+
+		"%s=%s and have `weir run --attach` find it.",
+		strings.TrimSpace(p.Name+" "+p.Version), strings.Join(names, ", "), pluginv1.MagicCookieKey, pluginv1.MagicCookieValue)
 }

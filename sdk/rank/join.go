@@ -75,7 +75,7 @@ func ownFacts(opts Options) (collective.Rank, *gpu, error) {
 	if err != nil {
 		host = "" // only ever compared with other ranks'
 	}
-	facts := collective.Rank{PID: os.Getpid(), Host: host}
+	facts := collective.Rank{PID: os.Getpid(), Host: host, NUMA: numaNode(os.DirFS("/sys"), ownCores())}
 	if opts.Device == "" {
 		return facts, nil, nil
 	}

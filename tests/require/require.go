@@ -2,6 +2,7 @@
 package require
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"slices"
@@ -31,4 +32,24 @@ func Missing(t testing.TB, name, reason string) {
 		t.Fatalf("%s is needed (%s says that it is here): %s", name, Variable, reason)
 	}
 	t.Skipf("%s is needed: %s", name, reason)
+}
+
+// Python is the path of a Python 3 that has the modules: the one in PATH, or else the distribution's.
+func Python(t testing.TB, modules ...string) string {
+	t.Helper()
+	var reasons []string
+	for _, name := range []string{"python3", "/usr/bin/python3"} {
+		path, err := exec.LookPath(name)
+		if err == nil {
+			var out []byte
+			if out, err = exec.Command(path, "-c", "import "+strings.Join(modules, ", ")).CombinedOutput(); err == nil {
+				return path
+			}
+			lines := strings.Split(strings.TrimSpace(string(out)), "\n")
+			err = fmt.Errorf("%s: %s", path, lines[len(lines)-1])
+		}
+		reasons = append(reasons, err.Error())
+	}
+	Missing(t, "python3", strings.Join(reasons, "; "))
+	return ""
 }

@@ -52,7 +52,7 @@ func TestClassRoundTrip(t *testing.T) {
 func gpuGroup() collective.Group {
 	g := collective.HostGroup("pair", 2)
 	g.Ranks[0] = collective.Rank{
-		PID: 7, Host: "a", Driver: "570.86.10", Libraries: []collective.Library{{Name: "nccl", Path: "/l", Version: "2.28.9"}},
+		PID: 7, Host: "a", NUMA: "1", Driver: "570.86.10", Libraries: []collective.Library{{Name: "nccl", Path: "/l", Version: "2.28.9"}},
 		Device: &topology.Device{Index: 3, UUID: "GPU-1", PCIBusID: "0000:17:00.0", Name: "H100", Capability: "9.0", NUMA: "1", Vendor: "nvidia", CPUAffinity: "0-7"},
 	}
 	g.Links[0][1] = topology.Link{Class: topology.NVLink, Count: 18}
@@ -92,7 +92,7 @@ func sampleInfos() []backend.Info {
 			Name: "two-shot", Description: "for people", Kind: plan.KernelKind, Priority: -5,
 			Requirements: backend.Requirements{
 				WorldSizes: backend.Exactly(2, 8), Memories: collective.Memories(), DataTypes: collective.DataTypes(), Ops: collective.Ops(),
-				Scope: backend.OneClique, Links: []topology.Class{topology.NVLink, topology.PIX}, LinksFrom: 3, P2P: topology.P2PReported, Multicast: true,
+				Scope: backend.OneClique, NUMANodes: 2, Links: []topology.Class{topology.NVLink, topology.PIX}, LinksFrom: 3, P2P: topology.P2PReported, Multicast: true,
 				Vendors: []string{"nvidia"}, Capabilities: []string{"9.0", "8.0+"}, Platforms: []string{"linux/amd64"}, Driver: "550",
 				Libraries: []collective.Library{{Name: "nccl", Version: "2.20"}},
 				Windows: []backend.Window{{
@@ -197,6 +197,7 @@ func TestBadMessages(t *testing.T) {
 		"window of no type": {info(func(b *pluginv1.Backend) {
 			b.Requirements.Windows = []*pluginv1.Window{{Range: &pluginv1.Range{Min: 1, Max: 1}, DataType: "complex"}}
 		}), `"complex"`},
+		"negative nodes":     {info(func(b *pluginv1.Backend) { b.Requirements.NumaNodes = -1 }), "negative numa_nodes"},
 		"negative from":      {info(func(b *pluginv1.Backend) { b.Requirements.LinksFrom = -1 }), "negative links_from"},
 		"negative alignment": {info(func(b *pluginv1.Backend) { b.Requirements.Alignment = -1 }), "negative alignment"},
 		"no plan":            {fail(pluginv1.ToPlan(nil)), "missing plan"},

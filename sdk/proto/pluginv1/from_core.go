@@ -38,7 +38,7 @@ func fromLinkRow(row []topology.Link) *LinkRow {
 
 // FromRank is the message of what a rank brought.
 func FromRank(r collective.Rank) *Rank {
-	m := &Rank{Pid: i32(r.PID), Host: text(r.Host), Driver: text(r.Driver), Libraries: each(r.Libraries, fromLibrary)}
+	m := &Rank{Pid: i32(r.PID), Host: text(r.Host), Driver: text(r.Driver), Libraries: each(r.Libraries, fromLibrary), Numa: text(r.NUMA)}
 	if d := r.Device; d != nil {
 		m.Device = &Device{
 			Index: i32(d.Index), Uuid: text(d.UUID), PciBusId: text(d.PCIBusID), Name: text(d.Name),
@@ -94,6 +94,7 @@ func fromRequirements(q backend.Requirements) *Requirements {
 		Scope:         string(q.Scope),
 		Links:         each(q.Links, func(c topology.Class) string { return string(c) }),
 		LinksFrom:     i32(q.LinksFrom),
+		NumaNodes:     i32(q.NUMANodes),
 		P2P:           string(q.P2P),
 		Multicast:     q.Multicast,
 		Vendors:       each(q.Vendors, text),

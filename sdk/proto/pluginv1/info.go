@@ -49,6 +49,7 @@ func toRequirements(m *Requirements) (backend.Requirements, error) {
 		LinksFrom: int(m.GetLinksFrom()), Vendors: m.GetVendors(), Capabilities: m.GetCapabilities(), Platforms: m.GetPlatforms(), Driver: m.GetDriver(),
 		Multiple: m.GetMultiple(), Alignment: int(m.GetAlignment()), Placement: collective.Placement(m.GetPlacement()),
 		InFlight: int(m.GetInFlight()), Deterministic: m.GetDeterministic(), Registered: m.GetRegistered(),
+		NUMANodes: int(m.GetNumaNodes()),
 	}
 	var errs [8]error
 	q.WorldSizes, errs[0] = eachErr("world_sizes", m.GetWorldSizes(), toSpan)
@@ -64,7 +65,7 @@ func toRequirements(m *Requirements) (backend.Requirements, error) {
 		oneOf("p2p", q.P2P, backend.P2PAssumed, topology.P2PUnknown, topology.P2PNone, topology.P2PReported, topology.P2PVerified),
 		oneOf("placement", q.Placement, collective.AnyPlacement, collective.InPlace, collective.OutOfPlace),
 		notNegative("multiple", q.Multiple), notNegative("alignment", q.Alignment), notNegative("in_flight", q.InFlight),
-		notNegative("links_from", q.LinksFrom),
+		notNegative("links_from", q.LinksFrom), notNegative("numa_nodes", q.NUMANodes),
 	)...)
 	if err != nil {
 		return backend.Requirements{}, oneLine(err)

@@ -342,6 +342,7 @@ type Requirements struct {
 	LinksFrom     int32                  `protobuf:"varint,20,opt,name=links_from,json=linksFrom,proto3" json:"links_from,omitempty"`  // links is asked of groups of this many ranks or more; 0 and 2: of all
 	Vendors       []string               `protobuf:"bytes,21,rep,name=vendors,proto3" json:"vendors,omitempty"`                        // of the GPUs: nvidia, amd, huawei
 	Registered    bool                   `protobuf:"varint,22,opt,name=registered,proto3" json:"registered,omitempty"`                 // buffers that the group allocated, so that every rank can reach those of all
+	NumaNodes     int32                  `protobuf:"varint,23,opt,name=numa_nodes,json=numaNodes,proto3" json:"numa_nodes,omitempty"`  // least number of NUMA nodes that the ranks are bound to, each rank to one
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -528,6 +529,13 @@ func (x *Requirements) GetRegistered() bool {
 		return x.Registered
 	}
 	return false
+}
+
+func (x *Requirements) GetNumaNodes() int32 {
+	if x != nil {
+		return x.NumaNodes
+	}
+	return 0
 }
 
 // Span is the whole numbers from min to max, both included.
@@ -1075,6 +1083,7 @@ type Rank struct {
 	Device        *Device                `protobuf:"bytes,3,opt,name=device,proto3" json:"device,omitempty"` // not set without a GPU
 	Driver        string                 `protobuf:"bytes,4,opt,name=driver,proto3" json:"driver,omitempty"`
 	Libraries     []*Library             `protobuf:"bytes,5,rep,name=libraries,proto3" json:"libraries,omitempty"`
+	Numa          string                 `protobuf:"bytes,6,opt,name=numa,proto3" json:"numa,omitempty"` // node of every core that the process may use; empty if they are of several, or it is not known
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1142,6 +1151,13 @@ func (x *Rank) GetLibraries() []*Library {
 		return x.Libraries
 	}
 	return nil
+}
+
+func (x *Rank) GetNuma() string {
+	if x != nil {
+		return x.Numa
+	}
+	return ""
 }
 
 type Device struct {
@@ -2596,7 +2612,7 @@ const file_pluginv1_plugin_proto_rawDesc = "" +
 	"\vdescription\x18\x02 \x01(\tR\vdescription\x12\x12\n" +
 	"\x04kind\x18\x03 \x01(\tR\x04kind\x12\x1a\n" +
 	"\bpriority\x18\x04 \x01(\x05R\bpriority\x12@\n" +
-	"\frequirements\x18\x05 \x01(\v2\x1c.weir.plugin.v1.RequirementsR\frequirements\"\xbb\x05\n" +
+	"\frequirements\x18\x05 \x01(\v2\x1c.weir.plugin.v1.RequirementsR\frequirements\"\xda\x05\n" +
 	"\fRequirements\x125\n" +
 	"\vworld_sizes\x18\x01 \x03(\v2\x14.weir.plugin.v1.SpanR\n" +
 	"worldSizes\x12\x1a\n" +
@@ -2625,7 +2641,9 @@ const file_pluginv1_plugin_proto_rawDesc = "" +
 	"\avendors\x18\x15 \x03(\tR\avendors\x12\x1e\n" +
 	"\n" +
 	"registered\x18\x16 \x01(\bR\n" +
-	"registered\"*\n" +
+	"registered\x12\x1d\n" +
+	"\n" +
+	"numa_nodes\x18\x17 \x01(\x05R\tnumaNodes\"*\n" +
 	"\x04Span\x12\x10\n" +
 	"\x03min\x18\x01 \x01(\x05R\x03min\x12\x10\n" +
 	"\x03max\x18\x02 \x01(\x05R\x03max\"\xf1\x01\n" +
@@ -2678,13 +2696,14 @@ const file_pluginv1_plugin_proto_rawDesc = "" +
 	"\n" +
 	"p2p_detail\x18\r \x01(\tR\tp2pDetail\"\x1f\n" +
 	"\aLinkRow\x12\x14\n" +
-	"\x05links\x18\x01 \x03(\tR\x05links\"\xab\x01\n" +
+	"\x05links\x18\x01 \x03(\tR\x05links\"\xbf\x01\n" +
 	"\x04Rank\x12\x10\n" +
 	"\x03pid\x18\x01 \x01(\x05R\x03pid\x12\x12\n" +
 	"\x04host\x18\x02 \x01(\tR\x04host\x12.\n" +
 	"\x06device\x18\x03 \x01(\v2\x16.weir.plugin.v1.DeviceR\x06device\x12\x16\n" +
 	"\x06driver\x18\x04 \x01(\tR\x06driver\x125\n" +
-	"\tlibraries\x18\x05 \x03(\v2\x17.weir.plugin.v1.LibraryR\tlibraries\"\xd3\x01\n" +
+	"\tlibraries\x18\x05 \x03(\v2\x17.weir.plugin.v1.LibraryR\tlibraries\x12\x12\n" +
+	"\x04numa\x18\x06 \x01(\tR\x04numa\"\xd3\x01\n" +
 	"\x06Device\x12\x14\n" +
 	"\x05index\x18\x01 \x01(\x05R\x05index\x12\x12\n" +
 	"\x04uuid\x18\x02 \x01(\tR\x04uuid\x12\x1c\n" +

@@ -38,6 +38,9 @@ func NewRemote(client PluginServiceClient, info backend.Info, opts RemoteOptions
 	return r
 }
 
+// As is the backend that the same plugin offers, or does not, under other facts of itself.
+func (r *Remote) As(info backend.Info) backend.Backend { return NewRemote(r.client, info, r.opts) }
+
 // Info is what the plugin advertised.
 func (r *Remote) Info() backend.Info { return r.info }
 

@@ -70,7 +70,7 @@ func ToRank(m *Rank) (collective.Rank, error) {
 	if m == nil {
 		return collective.Rank{}, errors.New("missing facts of a rank")
 	}
-	r := collective.Rank{PID: int(m.GetPid()), Host: m.GetHost(), Driver: m.GetDriver()}
+	r := collective.Rank{PID: int(m.GetPid()), Host: m.GetHost(), Driver: m.GetDriver(), NUMA: m.GetNuma()}
 	if d := m.GetDevice(); d != nil {
 		r.Device = &topology.Device{
 			Index: int(d.GetIndex()), UUID: d.GetUuid(), PCIBusID: d.GetPciBusId(), Name: d.GetName(),

@@ -1,0 +1,138 @@
+package pluginhost
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/connectivity"
+	"google.golang.org/grpc/credentials/insecure"
+
+	"github.com/weir-project/weir/core/backend"
+	"github.com/weir-project/weir/sdk/proto/pluginv1"
+)
+
+// AttachedPatience is the deadline of every call to a plugin that somebody else has started: it may stand at a breakpoint.
+const AttachedPatience = 24 * time.Hour
+
+// dialTime bounds how long a socket may take to accept a connection, which needs nobody to answer.
+const dialTime = 5 * time.Second
+
+// attached is the connection to a plugin that somebody else has started, and will end. Nothing here ends its process.
+type attached struct {
+	conn *grpc.ClientConn
+	pid  int // 0 if it is not known
+}
+
+// attach connects to a plugin that is there already and asks what it offers. An error is for the user.
+func attach(ctx context.Context, b binary, opts Options) (*running, error) {
+	opts.StartTimeout, opts.CallTimeout = AttachedPatience, AttachedPatience
+	r := newRunning(b, opts)
+	r.attached = &attached{}
+	if err := r.attached.dial(ctx, b.spec.Attach, opts); err != nil {
+		r.fault = fmt.Errorf("attach to %s: %w", b.spec.Attach, err)
+		return r, r.fault
+	}
+	go r.attached.watch(r.process)
+	r.service = pluginv1.NewPluginServiceClient(r.attached.conn)
+	r.log.Info("attached; waiting for what it offers", "address", b.spec.Attach, "pid", r.attached.pid)
+	limited, cancel := context.WithTimeout(ctx, opts.StartTimeout)
+	defer cancel()
+	var err error
+	r.offer, err = pluginv1.Describe(limited, r.life, r.service, b.spec.Settings)
+	r.took = time.Since(r.started)
+	switch fault := (*backend.Fault)(nil); {
+	case ctx.Err() != nil:
+		r.fault = context.Cause(ctx)
+	case errors.As(err, &fault):
+		r.fault = fmt.Errorf("attach to %s: %w", b.spec.Attach, fault.Err)
+	default:
+		r.fault = err
+	}
+	if r.fault == nil {
+		context.AfterFunc(r.life, r.logEnd)
+	}
+	return r, r.fault
+}
+
+// dial connects once: a connection that is lost is not made again, for the process behind it may be another.
+func (a *attached) dial(ctx context.Context, address Address, opts Options) error {
+	d := net.Dialer{Timeout: dialTime}
+	socket, err := d.DialContext(ctx, address.Network, address.Path)
+	if err != nil {
+		return fmt.Errorf("%w: start the plugin with %s=%s and give the address that it prints", err, pluginv1.MagicCookieKey, pluginv1.MagicCookieValue)
+	}
+	if a.pid, err = checkPeer(socket); err != nil {
+		return errors.Join(err, socket.Close())
+	}
+	var once sync.Once
+	options := append(dialOptions(opts.TracerProvider), grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithContextDialer(func(context.Context, string) (conn net.Conn, err error) {
+			err = errors.New("the connection is lost")
+			once.Do(func() { conn, err = socket, nil })
+			return conn, err
+		}))
+	if a.conn, err = grpc.NewClient("passthrough:///"+address.Path, options...); err != nil {
+		return errors.Join(err, socket.Close())
+	}
+	return nil
+}
+
+// checkPeer refuses a process of another user at a Unix socket, as the settings may be secret and its plans run in ranks.
+func checkPeer(c net.Conn) (pid int, err error) {
+	socket, ok := c.(*net.UnixConn)
+	if !ok {
+		return 0, nil
+	}
+	raw, err := socket.SyscallConn()
+	if err != nil {
+		return 0, err
+	}
+	var cred *unix.Ucred
+	if e := raw.Control(func(fd uintptr) { cred, err = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) }); e != nil {
+		err = e
+	}
+	switch {
+	case err != nil:
+		return 0, fmt.Errorf("who listens there: %w", err)
+	case int(cred.Uid) != os.Geteuid() && cred.Uid != 0:
+		return 0, fmt.Errorf("process %d there is of user %d, not of yours", cred.Pid, cred.Uid)
+	}
+	return int(cred.Pid), nil
+}
+
+// watch ends the life of the plugin, as this engine sees it, with the connection.
+func (a *attached) watch(p *process) {
+	a.conn.Connect()
+	for state := a.conn.GetState(); ; state = a.conn.GetState() {
+		if state == connectivity.TransientFailure || state == connectivity.Shutdown {
+			p.end(errors.New("the connection to the attached plugin has ended"))
+			return
+		}
+		if state == connectivity.Idle { // after having been connected; the next try fails
+			a.conn.Connect()
+		}
+		if !a.conn.WaitForStateChange(p.life, state) {
+			return
+		}
+	}
+}
+
+// leave lets go of the plugin. It may be attached to again.
+func (a *attached) leave() {
+	if a.conn != nil {
+		_ = a.conn.Close()
+	}
+}
+
+// notKilled says in the log what a breakpoint may have been the reason for.
+func (a *attached) notKilled(log *slog.Logger, why error) {
+	log.Warn("an attached plugin is never killed", "pid", a.pid, "would have been killed because", why)
+}

@@ -1,0 +1,108 @@
+package conformance
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/weir-project/weir/core/plan"
+	"github.com/weir-project/weir/sdk/worker"
+)
+
+// fakeWorker is a right worker whose parts a test breaks.
+type fakeWorker struct {
+	*fake
+	attach func(ctx context.Context, group, socket string) error
+}
+
+func (f *fakeWorker) Attach(ctx context.Context, group, socket string) error {
+	return f.attach(ctx, group, socket)
+}
+
+func (f *fakeWorker) Detach(context.Context, string) error { return nil }
+
+func newFakeWorker(do func(*worker.Tile) error) *fakeWorker {
+	f := &fakeWorker{fake: newFake(), attach: worker.Server{Do: do}.Attach}
+	f.info.Kind = plan.WorkerKind
+	f.plan = func(int) (plan.Plan, error) { return &plan.Worker{SlotBytes: 1024, Slots: 2}, nil }
+	return f
+}
+
+type workerBreaker struct {
+	name, rule, want string
+	make             func() *fakeWorker
+}
+
+func workerBreakers() []workerBreaker {
+	var calls atomic.Int64
+	return []workerBreaker{
+		{"adds nothing", "results/exact", "want", func() *fakeWorker { return newFakeWorker(func(*worker.Tile) error { return nil }) }},
+		{"forgets the last element", "results/exact", "want", func() *fakeWorker {
+			return newFakeWorker(func(t *worker.Tile) error {
+				last := len(t.Out) - t.DataType.Size()
+				keep := t.Out[last]
+				err := worker.Reduce(t)
+				t.Out[last] = keep + 1
+				return err
+			})
+		}},
+		{"gives up", "results/exact", "the worker is gone", func() *fakeWorker { return newFakeWorker(func(*worker.Tile) error { return errors.New("no") }) }},
+		{"hangs", "results/exact", "the worker is gone", func() *fakeWorker {
+			return newFakeWorker(func(*worker.Tile) error { time.Sleep(600 * time.Millisecond); return nil })
+		}},
+		{"adds in an order of its own", "results/same-bits", "promises the same bits", func() *fakeWorker {
+			return newFakeWorker(func(t *worker.Tile) error {
+				n := int(calls.Add(1)) % len(t.In)
+				t.In = append(append([][]byte{}, t.In[n:]...), t.In[:n]...)
+				return worker.Reduce(t)
+			})
+		}},
+		{"serves the last group only", "results/concurrent", "the worker is gone", func() *fakeWorker {
+			f := newFakeWorker(nil)
+			var last atomic.Pointer[string]
+			f.attach = func(ctx context.Context, group, socket string) error {
+				last.Store(&group)
+				return worker.Server{Do: func(t *worker.Tile) error {
+					if *last.Load() != group {
+						return errors.New("another group's now")
+					}
+					time.Sleep(time.Millisecond)
+					return worker.Reduce(t)
+				}}.Attach(ctx, group, socket)
+			}
+			return f
+		}},
+
+		{"never connects", "worker/attach", "nobody has connected", func() *fakeWorker {
+			f := newFakeWorker(nil)
+			f.attach = func(context.Context, string, string) error { return nil }
+			return f
+		}},
+		{"says that all is well", "worker/attach", "a socket that does not exist", func() *fakeWorker {
+			f := newFakeWorker(worker.Reduce)
+			right := f.attach
+			f.attach = func(ctx context.Context, group, socket string) error {
+				if strings.HasSuffix(socket, "nobody") {
+					return nil
+				}
+				return right(ctx, group, socket)
+			}
+			return f
+		}},
+		{"does not compare records", "worker/disagreement", "the worker completed the tile", func() *fakeWorker { return careless(false) }},
+		{"does not look at the stop word", "worker/stops", "still open", func() *fakeWorker { return careless(true) }},
+	}
+}
+
+func TestBrokenWorkers(t *testing.T) {
+	for _, c := range workerBreakers() {
+		t.Run(c.rule+"/"+c.name, func(t *testing.T) {
+			if err := check(t, c.make(), c.rule); err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("got %v, want %q", err, c.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,65 @@
+package tests
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// TestOtherLanguagesGoWrong: what a worker in another language does wrong in the middle of calls, its ranks survive, and the log
+// says what it was.
+func TestOtherLanguagesGoWrong(t *testing.T) {
+	for name, c := range map[string]struct {
+		lang, file string
+		old, new   string
+		want       []string
+	}{
+		"an exception": {
+			"python", "backend.py", "        with numpy.errstate", "        if tile.call == 100:\n            raise RuntimeError('out of luck')\n        with numpy.errstate",
+			[]string{"RuntimeError: out of luck", "the worker ended its service"},
+		},
+		"an exit": {
+			"python", "backend.py", "        with numpy.errstate", "        if tile.call == 100:\n            import os; os._exit(3)\n        with numpy.errstate",
+			[]string{"exit status 3"},
+		},
+		"a stop": {
+			"python", "backend.py", "        with numpy.errstate", "        if tile.call == 100:\n            import time; time.sleep(60)\n        with numpy.errstate",
+			[]string{"TIMEOUT", "within 300ms of all ranks having handed it over"},
+		},
+		"an error": {
+			"c", "adder.c", "  switch (tile->type) {\n", "  if (tile->call == 100) return 7;\n  switch (tile->type) {\n",
+			[]string{"all-reduce 100: reduce returned 7", "the worker ended its service"},
+		},
+		"a crash": {
+			"c", "adder.c", "  switch (tile->type) {\n", "  if (tile->call == 100) *(int *)tile->in[0] = 1; /* which can only be read */\n  switch (tile->type) {\n",
+			[]string{"signal: segmentation fault"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			env := append(scaffoldEnv(t, c.lang, false), "WEIR_DEADLINES__WORKER=300ms", "WEIR_RESTART__FIRST=1h", "WEIR_RESTART__LONGEST=1h")
+			dir := filepath.Join(t.TempDir(), "new")
+			mustRun(t, "", env, "weir", "plugins", "new", dir, "--name", "bad", "--kind", "worker", "--lang", c.lang)
+			source := filepath.Join(dir, c.file)
+			text, err := os.ReadFile(source)
+			if err != nil || !strings.Contains(string(text), c.old) {
+				t.Fatalf("%v, or %s lacks %q", err, source, c.old)
+			}
+			if err := os.WriteFile(source, []byte(strings.Replace(string(text), c.old, c.new, 1)), 0o755); err != nil {
+				t.Fatal(err)
+			}
+			if c.lang == "c" {
+				mustRun(t, dir, env, "make")
+			}
+			out := mustRun(t, "", env, "weir", "run", "-q", "-c", filepath.Join(dir, "weir.yaml"), "-n", "2", "--", "checked", "-calls", "300", "-op", "sum")
+			if n := len(allRight.FindAllString(out, -1)); n != 2 {
+				t.Errorf("%d ranks are right:\n%s", n, out)
+			}
+			for _, want := range append(c.want, "a call went on with another backend") {
+				if !strings.Contains(out, want) {
+					t.Errorf("output lacks %q:\n%s", want, out)
+				}
+			}
+		})
+	}
+}
