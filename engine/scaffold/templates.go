@@ -30,13 +30,17 @@ type templateOf struct {
 var templates = []templateOf{
 	{Go, plan.ScheduleKind, "backend-minimal", []string{"main.go", "main_test.go"}, nil, goRenames("minimal", `Name:        "minimal"`)},
 	{
-		Go, plan.KernelKind, "backend-kernel", []string{"main.go", "main_test.go", "sum.cu", "sum.ptx"},
-		[]string{"weir_kernel.h"}, goRenames("kernel", `Name:        "kernel"`, "-I FOLDER_OF_weir_kernel.h ", ""),
+		Go, plan.KernelKind, "backend-kernel",
+		[]string{"main.go", "main_test.go", "sum.cu", "sum.ptx"},
+		[]string{"weir_kernel.h"},
+		goRenames("kernel", `Name:        "kernel"`, "-I FOLDER_OF_weir_kernel.h ", ""),
 	},
 	{Go, plan.LibraryKind, "backend-library", []string{"main.go", "main_test.go"}, nil, goRenames("library", `Name:        "library"`)},
 	{Go, plan.WorkerKind, "backend-worker", []string{"main.go", "main_test.go"}, nil, goRenames("worker", `Name:        "worker"`)},
 	{
-		Python, plan.WorkerKind, "backend-python", []string{"backend.py", "weir_plugin.py", "weir_worker.py", "plugin_pb2.py", "test_backend.py"}, nil,
+		Python, plan.WorkerKind, "backend-python",
+		[]string{"backend.py", "weir_plugin.py", "weir_worker.py", "plugin_pb2.py", "test_backend.py"},
+		nil,
 		func(o Options) []rename {
 			return []rename{
 				{"backend.py", `name = "python"`, fmt.Sprintf("name = %q", o.Name)},
@@ -45,7 +49,9 @@ var templates = []templateOf{
 		},
 	},
 	{
-		C, plan.WorkerKind, "backend-c", []string{"adder.c", "weir_plugin.c", "weir_plugin.h", "vectors.c", "Makefile"}, []string{"weir_worker.h"},
+		C, plan.WorkerKind, "backend-c",
+		[]string{"adder.c", "weir_plugin.c", "weir_plugin.h", "vectors.c", "Makefile"},
+		[]string{"weir_worker.h"},
 		func(o Options) []rename {
 			return []rename{
 				{"adder.c", `\"name\": \"c-adder\"`, fmt.Sprintf(`\"name\": \"%s\"`, o.Name)},
