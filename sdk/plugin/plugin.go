@@ -65,7 +65,6 @@ func Serve(p Plugin) int {
 	}
 	if attachable() {
 		slog.SetDefault(slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug})))
-		fmt.Fprintf(os.Stderr, "%s waits for `weir run --attach %s=ADDRESS`; the address is in the next line, which may be given whole\n", p.Name, p.Name)
 	} else {
 		slog.SetDefault(newLogger(os.Stderr))
 		defer ignoreSignals()()
@@ -83,6 +82,9 @@ func Serve(p Plugin) int {
 		slog.Warn("tracing is off: " + err.Error())
 	}
 	defer tracing.stop()
+	if attachable() {
+		fmt.Fprintf(os.Stderr, "%s waits for `weir run --attach %s=ADDRESS`; the address is in the next line, which may be given whole\n", p.Name, p.Name)
+	}
 	if err := serve(server, tracing.serverOptions()); err != nil {
 		slog.Error(err.Error())
 		return exitBroken
