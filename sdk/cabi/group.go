@@ -47,6 +47,17 @@ func weirClose(h C.weir_group, to *C.char) (code C.weir_result) {
 	return report(to, what, err)
 }
 
+//export weirAbort
+func weirAbort(h C.weir_group, reason, to *C.char) (code C.weir_result) {
+	const what = "weir_abort"
+	defer survive(to, what, &code)
+	g, err := groups.Get(handle.Handle(h))
+	if err == nil {
+		g.Abort(C.GoString(reason))
+	}
+	return report(to, what, err)
+}
+
 //export weirRank
 func weirRank(h C.weir_group, out *C.int32_t, to *C.char) (code C.weir_result) {
 	const what = "weir_rank"

@@ -129,6 +129,13 @@ weir_result weir_close(weir_group group)
 	return weirClose(group, room());
 }
 
+weir_result weir_abort(weir_group group, const char *reason)
+{
+	ENTER("weir_abort");
+	REFUSE_IF(reason == NULL, "weir_abort: reason is NULL");
+	return weirAbort(group, (char *)reason, room());
+}
+
 weir_result weir_rank(weir_group group, int32_t *rank)
 {
 	ENTER("weir_rank");

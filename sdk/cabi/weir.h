@@ -112,6 +112,10 @@ WEIR_API weir_result weir_split(weir_group group, int32_t color, int32_t key, in
 /* weir_close leaves a group. CUDA graphs that hold calls of it stay usable. */
 WEIR_API weir_result weir_close(weir_group group);
 
+/* weir_abort makes a group fail on all ranks, with a reason: calls that wait return, and what waits on the device leaves. It
+ * may be called while a call is in progress and waits for nobody; weir_close is what is left. */
+WEIR_API weir_result weir_abort(weir_group group, const char *reason);
+
 /* weir_rank and weir_size are this process's rank in the group, and the number of its ranks. */
 WEIR_API weir_result weir_rank(weir_group group, int32_t *rank);
 WEIR_API weir_result weir_size(weir_group group, int32_t *size);

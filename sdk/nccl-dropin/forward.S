@@ -9,6 +9,11 @@
 	TRAMPOLINE(nccl##name, nccl##name) ; \
 	TRAMPOLINE(pnccl##name, pnccl##name)
 
+#define USED(name)              \
+	.hidden real_nccl##name ;   \
+	TRAMPOLINE(real_nccl##name, nccl##name) ; \
+	FORWARD(name)
+
 #define SLOT(label, name)                 \
 	.pushsection .data.rel.local, "aw" ;  \
 	.balign 8 ;                           \

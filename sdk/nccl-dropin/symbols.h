@@ -1,19 +1,20 @@
 /* Every function of NCCL 2.30 (2.28 and 2.29 have a part of them). Each has a twin with a p before its name, for profilers.
  *
  *   FORWARD(X)  ncclX and pncclX go to the real library
+ *   USED(X)     the same, and it is called here as real_ncclX
  *   OWN(X)      ncclX is written here, in dropin.c, and calls real_ncclX; pncclX goes to the real library
  *
  * What a newer library has more is found by
  *   nm -D --defined-only libnccl.so.2 | sed -n 's/.* nccl/nccl/p'
  * and is one more line here; arguments do not matter. docs/adopt/nccl.md says how to do without. */
-FORWARD(AllGather)
+USED(AllGather)
 OWN(AllReduce)
 FORWARD(AlltoAll)
 FORWARD(Bcast)
 FORWARD(Broadcast)
 OWN(CommAbort)
-FORWARD(CommCount)
-FORWARD(CommCuDevice)
+USED(CommCount)
+USED(CommCuDevice)
 FORWARD(CommDeregister)
 OWN(CommDestroy)
 FORWARD(CommFinalize)
@@ -32,7 +33,7 @@ OWN(CommRevoke)
 OWN(CommShrink)
 OWN(CommSplit)
 FORWARD(CommSuspend)
-FORWARD(CommUserRank)
+USED(CommUserRank)
 FORWARD(CommWindowDeregister)
 FORWARD(CommWindowRegister)
 FORWARD(DevCommCreate)
@@ -45,7 +46,7 @@ FORWARD(GetLsaMultimemDevicePointer)
 FORWARD(GetMultimemDevicePointer)
 FORWARD(GetPeerDevicePointer)
 FORWARD(GetUniqueId)
-FORWARD(GetVersion)
+USED(GetVersion)
 FORWARD(GinBarrierCreateRequirement)
 FORWARD(GinInboxA2ACreateRequirement)
 FORWARD(GinOutboxCreateRequirement)
