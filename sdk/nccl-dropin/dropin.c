@@ -16,7 +16,6 @@
 enum { BUCKETS = 256 };
 static _Atomic(served *) buckets[BUCKETS];
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of writers */
-static atomic_int live;
 
 static unsigned bucket(ncclComm_t comm) { return ((uintptr_t)comm >> 12 ^ (uintptr_t)comm >> 4) % BUCKETS; }
 
@@ -30,11 +29,8 @@ static void keep(served *s) {
 	pthread_mutex_lock(&lock);
 	s->next = atomic_load(&buckets[bucket(s->comm)]);
 	atomic_store_explicit(&buckets[bucket(s->comm)], s, memory_order_release);
-	atomic_fetch_add(&live, 1);
 	pthread_mutex_unlock(&lock);
 }
-
-int weir_nccl_idle(void) { return atomic_load(&live) == 0; }
 
 /* take ends Weir's part in a communicator; only one caller gets it. */
 static served *take(ncclComm_t comm) {
@@ -74,12 +70,13 @@ NCCL ncclResult_t ncclAllReduce(const void *src, void *dst, size_t count, int ty
 	return serve(s, src, dst, count, type, stream);
 }
 
-/* made has the ranks of a new communicator agree. One that is made in a group call or does not block is not ready yet, and is
- * NCCL's on all ranks. */
+/* A communicator that is made in a group call, or that does not block, is not ready when its function returns. It is NCCL's. */
+static int not_ready(const ncclConfig_t *config) { return depth || (config && config->magic == CONFIG_MAGIC && config->blocking == 0); }
+
+/* made has the ranks of a new communicator agree. */
 static ncclResult_t made(ncclResult_t r, ncclComm_t *comm, const ncclConfig_t *config) {
-	if (r != SUCCESS || depth || !*comm || (config && config->magic == CONFIG_MAGIC && config->blocking == 0)) return r;
 	ncclResult_t state;
-	if (real_ncclCommGetAsyncError(*comm, &state) != SUCCESS || state != SUCCESS) return r;
+	if (r != SUCCESS || !*comm || not_ready(config) || real_ncclCommGetAsyncError(*comm, &state) != SUCCESS || state != SUCCESS) return r;
 	served *s;
 	const char *error = weir_nccl_agree(*comm, &s);
 	if (error) {
@@ -92,22 +89,22 @@ static ncclResult_t made(ncclResult_t r, ncclComm_t *comm, const ncclConfig_t *c
 	return SUCCESS;
 }
 
-static void about_to_make(int ranks) {
-	if (ranks > 1 && !depth) weir_nccl_begin_join(); /* beside the wait for the peers, some of which may first wait for others */
+static void about_to_make(int ranks, const ncclConfig_t *config) {
+	if (ranks > 1 && !not_ready(config)) weir_nccl_begin_join(); /* beside the wait for the peers, which may wait for others first */
 }
 
 NCCL ncclResult_t ncclCommInitRank(ncclComm_t *comm, int ranks, ncclUniqueId id, int rank) {
-	about_to_make(ranks);
+	about_to_make(ranks, NULL);
 	return made(real_ncclCommInitRank(comm, ranks, id, rank), comm, NULL);
 }
 
 NCCL ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm, int ranks, ncclUniqueId id, int rank, ncclConfig_t *config) {
-	about_to_make(ranks);
+	about_to_make(ranks, config);
 	return made(real_ncclCommInitRankConfig(comm, ranks, id, rank, config), comm, config);
 }
 
 NCCL ncclResult_t ncclCommInitRankScalable(ncclComm_t *comm, int ranks, int rank, int ids, ncclUniqueId *id, ncclConfig_t *config) {
-	about_to_make(ranks);
+	about_to_make(ranks, config);
 	return made(real_ncclCommInitRankScalable(comm, ranks, rank, ids, id, config), comm, config);
 }
 
@@ -120,7 +117,6 @@ static void give_up(served *s) {
 	weir_result r;
 	for (int i = 0; (r = weir_nccl_weir.close(s->group)) == WEIR_BUSY && i < 2000; i++) usleep(1000);
 	if (r != WEIR_OK) weir_nccl_say("%s", weir_nccl_weir.last_error());
-	atomic_fetch_sub(&live, 1);
 }
 
 static void stop(ncclComm_t comm, const char *why) {

@@ -72,7 +72,6 @@ typedef struct served {
 	weir_group group;
 	uint32_t types; /* bit t: sums of NCCL's type t are Weir's */
 } served;
-int weir_nccl_idle(void); /* no communicator is Weir's */
 const char *weir_nccl_agree(ncclComm_t comm, served **out); /* an error is the end of the communicator */
 
 /* Files say what goes on, once a process or communicator, on standard error. */

@@ -128,6 +128,12 @@ static int open_library(void) {
 	return 1;
 }
 
+/* leave is how a process goes that ends in order but has not destroyed its communicators, as many do not: its peers are not to
+ * take it for lost. It runs before the CUDA driver's own end, which was registered before. */
+static void leave(void) {
+	if (owner == getpid()) weir_nccl_weir.leave(session);
+}
+
 static void *join(void *unused) {
 	(void)unused;
 	int ok = open_library();
@@ -137,7 +143,8 @@ static void *join(void *unused) {
 		o.world_size = self.world;
 		o.device = device;
 		ok = weir_nccl_weir.join(&o, &session) == WEIR_OK;
-		if (!ok) snprintf(why, sizeof why, "%s", weir_nccl_weir.last_error());
+		if (ok) atexit(leave);
+		else snprintf(why, sizeof why, "%s", weir_nccl_weir.last_error());
 	}
 	__atomic_store_n(&state, ok ? JOINED : FAILED, __ATOMIC_RELEASE);
 	return NULL;
@@ -182,9 +189,4 @@ const char *weir_nccl_joined(weir_session *out, int ordinal) {
 	*out = session;
 	if (__atomic_load_n(&state, __ATOMIC_ACQUIRE) != JOINED) return why;
 	return strcmp(device, bus_id) ? "the process has joined with another GPU than the communicator's" : NULL;
-}
-
-/* A process that is done with its communicators leaves in order; one that is not is missed by its peers, and rightly. */
-__attribute__((destructor)) static void leave(void) {
-	if (__atomic_load_n(&state, __ATOMIC_ACQUIRE) == JOINED && owner == getpid() && weir_nccl_idle()) weir_nccl_weir.leave(session);
 }
