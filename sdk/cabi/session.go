@@ -104,13 +104,14 @@ func weirLeave(h C.weir_session, to *C.char) (code C.weir_result) {
 		return report(to, what, err)
 	}
 	mine := groups.All(func(m member) bool { return m.session == handle.Handle(h) })
+	for _, m := range mine { // before any is closed: the caller waits for the call and tries again
+		if m.InCall() {
+			return report(to, what, rank.ErrBusy)
+		}
+	}
 	var errs []error
 	for g, m := range mine {
-		if err := m.Close(); err != nil && errors.Is(err, rank.ErrBusy) {
-			return report(to, what, err) // the caller waits for the call and tries again
-		} else if err != nil {
-			errs = append(errs, err)
-		}
+		errs = append(errs, m.Close())
 		_ = groups.Remove(g) // or somebody has closed it meanwhile
 	}
 	if err := sessions.Remove(handle.Handle(h)); err != nil { // another thread was first

@@ -147,8 +147,8 @@ func (g *Group) runDevice(dst, src uintptr, count int64, dataType collective.Dat
 	return nil
 }
 
-// inCall reports whether a call is in progress.
-func (g *Group) inCall() bool { return atomic.LoadUint64(&g.busy) == inCall }
+// InCall reports whether a call on the group is in progress.
+func (g *Group) InCall() bool { return atomic.LoadUint64(&g.busy) == inCall }
 
 // find is the entry that serves a byte count; nil if none does.
 func (g *Group) find(t *table, bytes int64) *entry {

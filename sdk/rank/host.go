@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"runtime/debug"
+	"strings"
 	"unsafe"
 
 	"github.com/weir-project/weir/core/collective"
@@ -56,10 +57,12 @@ func (g *Group) panicked(p any) error {
 	defer g.exit()
 	why := fmt.Sprintf("a fault of Weir: %v", p)
 	var fault interface{ Addr() uintptr }
-	if e, ok := p.(error); ok && errors.As(e, &fault) {
+	switch e, ok := p.(error); {
+	case !ok:
+	case errors.As(e, &fault) && fault.Addr() != 0: // the processor does not say where, if it is no address at all
 		why = fmt.Sprintf("there is no memory at %#x that the call may use", fault.Addr())
-	} else if ok {
-		why = fmt.Sprintf("there is no memory where the call was to find it (%s)", e)
+	case strings.Contains(e.Error(), "invalid memory address"):
+		why = "there is no memory at an address that the call was given"
 	}
 	return g.broken(g.calls, fmt.Errorf("rank %d: all-reduce %d: %s", g.rank, g.calls, why))
 }
