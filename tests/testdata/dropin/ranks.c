@@ -1,6 +1,7 @@
 // A program that uses NCCL and knows nothing of Weir: ranks.c SCENARIO. It is a rank of as many as NRANKS says, is told its number
 // in NRANK, and meets the others over the file ID. What a scenario finds it prints on standard output, one word a line.
 #define _GNU_SOURCE
+#include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -172,6 +173,21 @@ static void alone(void) {
 	printf("threads %d\n", threads());
 }
 
+static void plain(void) {
+	comm *c = make(0);
+	for (int i = 0; i < 2; i++) sum(c, F32, rank, ranks);
+	MUST(ncclCommDestroy(c));
+	c = make(1);
+	sum(c, F32, rank, ranks);
+	printf("right\n");
+}
+
+// silent makes a communicator and no call.
+static void silent(void) {
+	make(0);
+	sleep(3);
+}
+
 // lost loses rank 1: rank 0 is told by NCCL's own functions.
 static void lost(void) {
 	comm *c = make(0);
@@ -256,6 +272,8 @@ int main(int argc, char **argv) {
 	if (!strcmp(what, "forks")) forks();
 	device();
 	if (!strcmp(what, "usual")) usual();
+	else if (!strcmp(what, "plain")) plain();
+	else if (!strcmp(what, "silent")) silent();
 	else if (!strcmp(what, "split")) split();
 	else if (!strcmp(what, "alone")) alone();
 	else if (!strcmp(what, "lost")) lost();
