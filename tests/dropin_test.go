@@ -30,7 +30,9 @@ var dropInOnce struct {
 func dropIn(t *testing.T) string {
 	t.Helper()
 	path := filepath.Join(cLibrary(t), "libweir-nccl.so.2")
-	dropInOnce.Do(func() { dropInOnce.out, dropInOnce.err = exec.Command("../sdk/nccl-dropin/build", path).CombinedOutput() })
+	dropInOnce.Do(func() {
+		dropInOnce.out, dropInOnce.err = exec.Command("../sdk/nccl-dropin/build", path).CombinedOutput()
+	})
 	if dropInOnce.err != nil {
 		t.Fatalf("build the drop-in: %s\n%s", dropInOnce.err, dropInOnce.out)
 	}
