@@ -17,6 +17,7 @@ rendezvous = importlib.import_module("torch.distributed.rendezvous")  # a functi
 _AGENT_PATIENCE = datetime.timedelta(seconds=60)
 
 _session = None
+_count = 0  # default groups that this process has made: keys in a store that outlives them differ
 _fresh = False  # joined for a rendezvous, and not yet used by a group
 
 
@@ -25,9 +26,15 @@ def session():
     return _session
 
 
+def prefix(name):
+    """The name in the store of what belongs to the default group of now."""
+    return f"{name}/{_count}"
+
+
 def join_as(rank, size, store, device, timeout):
     """Joins for the default group. One that was destroyed before is left first."""
-    global _session, _fresh
+    global _session, _fresh, _count
+    _count += 1
     if _session is not None and not _fresh:
         leave()
     if _session is None:
@@ -60,18 +67,19 @@ def _socket(rank, size, store):
     local = int(os.environ.get("LOCAL_WORLD_SIZE", size))
     if local != size:
         raise Error(f"Weir serves the ranks of one host, and of {size} ranks {local} are on this one")
+    key = prefix("weir/agent")
     if rank == 0:
         try:
             answer = "+" + _agent.start(size)
         except Error as error:
             answer = "-" + str(error)
-        store.set("weir/agent", answer)
+        store.set(key, answer)
     else:
         try:
-            store.wait(["weir/agent"], _AGENT_PATIENCE)
+            store.wait([key], _AGENT_PATIENCE)
         except Exception as error:
             raise Error(f"rank 0 has not started an agent within {_AGENT_PATIENCE.total_seconds():.0f} s") from error
-        answer = store.get("weir/agent").decode()
+        answer = store.get(key).decode()
     if answer[0] == "-":
         raise Error(answer[1:])
     return answer[1:]

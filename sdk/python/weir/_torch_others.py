@@ -4,6 +4,7 @@ import torch
 import torch.distributed as dist
 
 from ._errors import Error
+from ._torch_join import prefix
 
 # By the method's name what the user called. Some exist in newer versions of torch only.
 DELEGATED = {
@@ -34,7 +35,7 @@ class Others:
         self._names, self._store, self._rank, self._size, self._timeout = names, store, rank, size, timeout
         self._made = {}
         if "gloo" in names.values():
-            self._made["gloo"] = dist.ProcessGroupGloo(dist.PrefixStore("gloo", store), rank, size, timeout=timeout)
+            self._made["gloo"] = dist.ProcessGroupGloo(dist.PrefixStore(prefix("gloo"), store), rank, size, timeout=timeout)
 
     def of(self, arguments, collective):
         """The backend for a call with these arguments, as its first tensor lies."""
@@ -60,7 +61,7 @@ class Others:
             raise Error('this PyTorch has no nccl for what Weir does not do; name another: weir.torch.Options(others="gloo")')
         options = dist.ProcessGroupNCCL.Options()
         options._timeout = self._timeout
-        return dist.ProcessGroupNCCL(dist.PrefixStore("nccl", self._store), self._rank, self._size, options)
+        return dist.ProcessGroupNCCL(dist.PrefixStore(prefix("nccl"), self._store), self._rank, self._size, options)
 
 
 def _first_tensor(value):

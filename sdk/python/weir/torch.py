@@ -34,7 +34,7 @@ class Options:
 
     def __post_init__(self):
         if not isinstance(self.others, dict):
-            self.others = {"cpu": self.others, "cuda": self.others}
+            self.others = {"cpu": None if self.others == "nccl" else self.others, "cuda": self.others}
         for device, name in self.others.items():
             if device not in ("cpu", "cuda") or name not in ("gloo", "nccl", None) or (device, name) == ("cpu", "nccl"):
                 raise Invalid(f"others: {name!r} for {device}; want gloo, for cuda also nccl, or None")
