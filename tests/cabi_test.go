@@ -21,7 +21,7 @@ var libweir struct {
 }
 
 // cLibrary is the folder of libweir.so and weir.h, which are built once.
-func cLibrary(t *testing.T) string {
+func cLibrary(t testing.TB) string {
 	t.Helper()
 	require.Tool(t, "cc")
 	dir := filepath.Join(bin, "lib")
@@ -33,7 +33,7 @@ func cLibrary(t *testing.T) string {
 }
 
 // compileC builds a C program against libweir.so.
-func compileC(t *testing.T, source string, flags ...string) string {
+func compileC(t testing.TB, source string, flags ...string) string {
 	t.Helper()
 	lib := cLibrary(t)
 	program := filepath.Join(t.TempDir(), strings.TrimSuffix(filepath.Base(source), ".c"))
@@ -46,7 +46,7 @@ func compileC(t *testing.T, source string, flags ...string) string {
 }
 
 // weirRun is the output of ranks under weir run, which must succeed within a minute.
-func weirRun(t *testing.T, env []string, args ...string) string {
+func weirRun(t testing.TB, env []string, args ...string) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
