@@ -5,7 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"os"
+	"net"
 	"os/exec"
 	"path/filepath"
 	"regexp"
@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weir-project/weir/tests/fakegpu"
 	"github.com/weir-project/weir/tests/require"
 )
 
@@ -27,7 +28,7 @@ var dropInOnce struct {
 }
 
 // dropIn is the path of the library with which programs that use NCCL use Weir. libweir.so lies beside it.
-func dropIn(t *testing.T) string {
+func dropIn(t testing.TB) string {
 	t.Helper()
 	path := filepath.Join(cLibrary(t), "libweir-nccl.so.2")
 	dropInOnce.Do(func() {
@@ -40,7 +41,7 @@ func dropIn(t *testing.T) string {
 }
 
 // linked compiles a C program that is linked to NCCL and the CUDA driver, which are the fakes where it runs.
-func linked(t *testing.T, name string, flags ...string) string {
+func linked(t testing.TB, name string, flags ...string) string {
 	t.Helper()
 	fakes, program := fakeLibraries(t), filepath.Join(t.TempDir(), strings.TrimSuffix(name, ".c"))
 	args := append([]string{"-O1", "-Wall", "-Wextra", "-Werror", "-Wno-unused-result", "-o", program, "testdata/dropin/" + name}, flags...)
@@ -57,7 +58,7 @@ type ncclJob struct {
 	program []string
 }
 
-func (j ncclJob) environ(t *testing.T, preload string) []string {
+func (j ncclJob) environ(t testing.TB, preload string) []string {
 	t.Helper()
 	env := []string{
 		"LD_LIBRARY_PATH=" + fakeLibraries(t), "FAKE_CUDA_DEVICES=" + strconv.Itoa(j.ranks), "NRANKS=" + strconv.Itoa(j.ranks), "ID=" + filepath.Join(t.TempDir(), "id"),
@@ -78,7 +79,7 @@ func (j ncclJob) underRun(t *testing.T, preload string) (stdout, stderr string) 
 }
 
 // command is the program as a process, which is ended when it takes too long.
-func (j ncclJob) command(t *testing.T, folder string, env []string) *exec.Cmd {
+func (j ncclJob) command(t testing.TB, folder string, env []string) *exec.Cmd {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	t.Cleanup(cancel)
@@ -124,7 +125,7 @@ func startAgentCommand(t *testing.T, agent *exec.Cmd) (variables []string) {
 	return variables
 }
 
-func outputs(t *testing.T, c *exec.Cmd) (stdout, stderr string) {
+func outputs(t testing.TB, c *exec.Cmd) (stdout, stderr string) {
 	t.Helper()
 	var out, errs strings.Builder
 	c.Stdout, c.Stderr = &out, &errs
@@ -312,15 +313,44 @@ func TestDropInMixed(t *testing.T) {
 	}
 }
 
-// TestDropInCost prints the host's time of calls through the drop-in and without.
-func TestDropInCost(t *testing.T) {
-	if testing.Short() || os.Getenv("WEIR_COST") == "" {
-		t.Skip("prints figures where WEIR_COST is set")
+// BenchmarkDropIn measures what the drop-in adds to a call: one that it passes on to a library that does nothing, and one that it
+// gives to a Weir that does nothing (testdata/dropin/idle.c).
+func BenchmarkDropIn(b *testing.B) {
+	ranks, idle := linked(b, "ranks.c"), fakegpu.NCCL(b, "-DIDLE")
+	weir := filepath.Join(b.TempDir(), "libweir.so")
+	if out, err := exec.Command("cc", "-O2", "-shared", "-fPIC", "-I../sdk/cabi", "-o", weir, "testdata/dropin/idle.c").CombinedOutput(); err != nil {
+		b.Fatalf("cc: %s\n%s", err, out)
 	}
-	j := ncclJob{ranks: 2, program: []string{linked(t, "ranks.c"), "cost"}}
-	for range 3 {
-		plain, _ := j.underRun(t, "")
-		out, _ := j.underRun(t, dropIn(t))
-		t.Logf("without: %q, with: %q (sums are Weir's, maxima NCCL's)", plain, out)
+	folder := runFolder(b)
+	listener, err := net.Listen("unix", filepath.Join(folder, "agent.sock"))
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer listener.Close()
+	for _, c := range []struct {
+		name string
+		env  []string
+	}{
+		{"without", nil},
+		{"passed on", []string{"LD_PRELOAD=" + dropIn(b)}},
+		{"served", []string{"LD_PRELOAD=" + dropIn(b), "WEIR_LIB=" + weir, "WEIR_AGENT_SOCKET=" + listener.Addr().String(), "WEIR_WORLD_SIZE=2"}},
+	} {
+		b.Run(c.name, func(b *testing.B) {
+			j := ncclJob{ranks: 2, program: []string{ranks, "loop"}, env: c.env}
+			env := append(j.environ(b, ""), "LD_LIBRARY_PATH="+filepath.Dir(idle)+":"+fakeLibraries(b))
+			for range b.N {
+				peer := j.command(b, folder, append(slices.Clone(env), "NRANK=1"))
+				if err := peer.Start(); err != nil {
+					b.Fatal(err)
+				}
+				out, _ := outputs(b, j.command(b, folder, append(slices.Clone(env), "NRANK=0")))
+				_ = peer.Wait()
+				ns, err := strconv.ParseFloat(strings.TrimSuffix(out, " ns\n"), 64)
+				if err != nil {
+					b.Fatal(err)
+				}
+				b.ReportMetric(ns, "ns/call")
+			}
+		})
 	}
 }

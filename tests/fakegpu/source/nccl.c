@@ -313,6 +313,9 @@ static int start(call of, void *stream) {
 }
 #ifndef NO_ALLREDUCE
 int ncclAllReduce(const void *src, void *dst, size_t n, int type, int op, comm *c, void *stream) {
+#ifdef IDLE
+	return SUCCESS; // for what a call costs that does nothing
+#endif
 	int r = trouble("ncclAllReduce", c->rank);
 	if (r) return r;
 	if (type < 0 || type > 9 || op < 0 || op > 4) { say(c->rank, "no such type or op"); return INVALID_ARGUMENT; }

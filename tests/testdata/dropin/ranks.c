@@ -264,6 +264,21 @@ static void cost(void) {
 	MUST(ncclCommDestroy(c));
 }
 
+// loop prints the nanoseconds of a call of which the library does nothing: the median of 101 loops.
+static void loop(void) {
+	comm *c = make(0);
+	enum { LOOPS = 101, CALLS = 100000 };
+	static double took[LOOPS];
+	for (int i = 0; i < LOOPS; i++) {
+		double start = now();
+		for (int k = 0; k < CALLS; k++) ncclAllReduce(memory, memory, 1, F32, SUM, c, stream);
+		took[i] = (now() - start) / CALLS;
+	}
+	qsort(took, LOOPS, sizeof *took, compare);
+	printf("%.1f ns\n", took[LOOPS / 2]);
+	_exit(0);
+}
+
 int main(int argc, char **argv) {
 	const char *what = argc > 1 ? argv[1] : "";
 	setvbuf(stdout, 0, _IOLBF, 0);
@@ -279,6 +294,7 @@ int main(int argc, char **argv) {
 	else if (!strcmp(what, "lost")) lost();
 	else if (!strcmp(what, "aborted")) aborted();
 	else if (!strcmp(what, "cost")) cost();
+	else if (!strcmp(what, "loop")) loop();
 	else return printf("no scenario %s\n", what), 2;
 	return 0;
 }
