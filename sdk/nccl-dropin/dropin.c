@@ -86,6 +86,7 @@ static ncclResult_t made(ncclResult_t r, ncclComm_t *comm, const ncclConfig_t *c
 		return report(SYSTEM_ERROR, error);
 	}
 	if (s) keep(s);
+	words[0] = 0;
 	return SUCCESS;
 }
 
