@@ -1,45 +1,42 @@
 package tests
 
 import (
-	"slices"
+	"path/filepath"
+	"regexp"
 	"strconv"
-	"strings"
 	"testing"
-	"time"
-
-	"github.com/weir-project/weir/core/collective"
-	"github.com/weir-project/weir/sdk/rank"
 )
 
-// BenchmarkCLibrary compares the cost of a call through C with one in Go, in a group of one rank, where nobody is waited for.
+// BenchmarkCLibrary compares the cost of a call through C with one in Go, in a group of one rank, where nobody is waited for:
+// the least of five runs of each, in turns.
 func BenchmarkCLibrary(b *testing.B) {
-	b.Run("go", func(b *testing.B) {
-		const batches, calls = 201, 2000
-		j := startAgent(b, 1, nil, candidate("flat", &fake{}))
-		errs := j.each(b, 1, func(s *rank.Session) error {
-			src, dst := []float32{1, 2}, make([]float32, 2)
-			var spent []float64
-			for range batches {
-				start := time.Now()
-				for range calls {
-					if err := rank.AllReduce(s.World(), dst, src, collective.Sum); err != nil {
-						return err
-					}
-				}
-				spent = append(spent, float64(time.Since(start).Nanoseconds())/calls)
+	c := compileC(b, "testdata/cabi/cost.c")
+	least := map[string]float64{}
+	for range 5 {
+		for _, p := range []struct {
+			unit    string
+			program []string
+			figure  *regexp.Regexp
+			scale   float64
+		}{
+			{"Go-ns/call", []string{filepath.Join(bin, "programs", "calls"), "-calls", "400000"}, regexp.MustCompile(`([\d.]+) µs each`), 1000},
+			{"C-ns/call", []string{c}, regexp.MustCompile(`([\d.]+)`), 1},
+		} {
+			out := weirRun(b, nil, append([]string{"-n", "1", "--"}, p.program...)...)
+			m := p.figure.FindStringSubmatch(out)
+			if m == nil {
+				b.Fatalf("no figure in %q", out)
 			}
-			slices.Sort(spent)
-			b.ReportMetric(spent[batches/2], "ns/call")
-			return nil
-		})
-		noErrors(b, errs)
-	})
-	b.Run("c", func(b *testing.B) {
-		out := weirRun(b, nil, "-n", "1", "--", compileC(b, "testdata/cabi/cost.c"))
-		ns, err := strconv.ParseFloat(strings.TrimSpace(out), 64)
-		if err != nil {
-			b.Fatal(err)
+			ns, err := strconv.ParseFloat(m[1], 64)
+			if err != nil {
+				b.Fatal(err)
+			}
+			if old, ok := least[p.unit]; !ok || ns*p.scale < old {
+				least[p.unit] = ns * p.scale
+			}
 		}
-		b.ReportMetric(ns, "ns/call")
-	})
+	}
+	for unit, ns := range least {
+		b.ReportMetric(ns, unit)
+	}
 }

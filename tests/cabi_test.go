@@ -48,7 +48,7 @@ func compileC(t testing.TB, source string, flags ...string) string {
 // weirRun is the output of ranks under weir run, which must succeed within a minute.
 func weirRun(t testing.TB, env []string, args ...string) string {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
 	defer cancel()
 	c := exec.CommandContext(ctx, filepath.Join(bin, "weir"), append([]string{"run", "-q"}, args...)...)
 	c.Env = append(os.Environ(), append([]string{"XDG_STATE_HOME=" + t.TempDir(), "WEIR_GROUP__DEADLINE=1m"}, env...)...)

@@ -68,10 +68,10 @@ func torchrun(t *testing.T, wantError bool, script ...string) string {
 	t.Helper()
 	program, env := python(t, "numpy", "torch")
 	folder := runFolder(t)
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
 	defer cancel()
 	// The redirections of a rank that does not exist: without them PyTorch 1.13 fails on Python 3.11.
-	args := append([]string{"-m", "torch.distributed.run", "-r", "9:1", "-t", "9:1", "--nproc_per_node", "2", "--master_port", "0"}, script...)
+	args := append([]string{"-m", "torch.distributed.run", "-r", "9:1", "-t", "9:1", "--nproc_per_node", "2", "--rdzv_backend", "c10d", "--rdzv_endpoint", "localhost:0"}, script...)
 	c := exec.CommandContext(ctx, program, args...)
 	c.Env = append(os.Environ(), append([]string{"XDG_RUNTIME_DIR=" + folder, "XDG_STATE_HOME=" + t.TempDir(), "WEIR_GROUP__DEADLINE=1m"}, env...)...)
 	c.WaitDelay = 5 * time.Second

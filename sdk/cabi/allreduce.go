@@ -7,12 +7,14 @@ import "C"
 
 import (
 	"math"
-	"unsafe"
 
 	"github.com/weir-project/weir/core/collective"
 	"github.com/weir-project/weir/sdk/cabi/internal/handle"
 	"github.com/weir-project/weir/sdk/rank"
 )
+
+// Addresses are numbers until they are known to be ones that memory can have: Go ends the process if it meets a pointer
+// that cannot be.
 
 // What is out of range stays so, and is then refused as the other ranks will be told.
 func dataTypeOf(n C.int32_t) collective.DataType {
@@ -22,14 +24,14 @@ func dataTypeOf(n C.int32_t) collective.DataType {
 func opOf(n C.int32_t) collective.Op { return collective.Op(min(uint32(n), math.MaxUint8)) }
 
 //export weirAllReduce
-func weirAllReduce(h C.weir_group, dst, src unsafe.Pointer, count C.int64_t, dataType, op C.int32_t, to *C.char) (code C.weir_result) {
+func weirAllReduce(h C.weir_group, dst, src C.uintptr_t, count C.int64_t, dataType, op C.int32_t, to *C.char) (code C.weir_result) {
 	const what = "weir_all_reduce"
 	defer survive(to, what, &code)
 	g, err := groups.Get(handle.Handle(h))
 	if err != nil {
 		return report(to, what, err)
 	}
-	if err := rank.AllReduceHost(g.Group, dst, src, int64(count), dataTypeOf(dataType), opOf(op)); err != nil {
+	if err := rank.AllReduceHost(g.Group, uintptr(dst), uintptr(src), int64(count), dataTypeOf(dataType), opOf(op)); err != nil {
 		return report(to, what, err)
 	}
 	return C.WEIR_OK

@@ -178,7 +178,7 @@ weir_result weir_backend(weir_group group, const weir_class *of, int64_t bytes, 
 weir_result weir_all_reduce(weir_group group, void *dst, const void *src, int64_t count, weir_data_type data_type, weir_op op)
 {
 	ENTER("weir_all_reduce");
-	return weirAllReduce(group, dst, (void *)src, count, (int32_t)data_type, (int32_t)op, room());
+	return weirAllReduce(group, (uintptr_t)dst, (uintptr_t)src, count, (int32_t)data_type, (int32_t)op, room());
 }
 
 weir_result weir_all_reduce_device(weir_group group, void *dst, const void *src, int64_t count, weir_data_type data_type, weir_op op, void *stream)

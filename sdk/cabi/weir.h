@@ -5,7 +5,8 @@
  * Every function but weir_last_error and weir_version returns a weir_result: WEIR_OK, or what went wrong, of which
  * weir_last_error has the words. No argument makes a function crash the process: null pointers, handles that never
  * existed or are closed, counts and enumerators out of range are errors. So is host memory that is not there, but only
- * when it is met: the group has failed then, as the other ranks wait for the call.
+ * when it is met: the group has failed then, as the other ranks wait for the call. Pointers to anything else than the
+ * buffers of an all-reduce are NULL or right.
  *
  * Threads. Every function may be called from any thread, and several at once. A group takes one call at a time, as an
  * NCCL communicator does: one that is begun while another runs is WEIR_BUSY. All ranks of a group make the same calls

@@ -16,8 +16,8 @@ import (
 //
 // Memory that is not there, or may not be written, is an error once a call meets it. That is the end of the group, on every
 // rank: the peers have made the call, and what they were to get of this rank's part is lost.
-func AllReduceHost(g *Group, dst, src unsafe.Pointer, count int64, dataType collective.DataType, op collective.Op) (err error) {
-	if why := checkHost(uintptr(dst), uintptr(src), count, dataType); why != nil {
+func AllReduceHost(g *Group, dst, src uintptr, count int64, dataType collective.DataType, op collective.Op) (err error) {
+	if why := checkHost(dst, src, count, dataType); why != nil {
 		return g.reject(why)
 	}
 	faults := debug.SetPanicOnFault(true) // of this goroutine
@@ -27,8 +27,14 @@ func AllReduceHost(g *Group, dst, src unsafe.Pointer, count int64, dataType coll
 			err = g.panicked(p)
 		}
 	}()
-	return g.call(collective.Class{DataType: dataType, Op: op}, dst, src, count*int64(dataType.Size()))
+	return g.call(collective.Class{DataType: dataType, Op: op}, address(dst), address(src), count*int64(dataType.Size()))
 }
+
+// address is memory that is not Go's.
+func address(p uintptr) unsafe.Pointer { return *(*unsafe.Pointer)(unsafe.Pointer(&p)) }
+
+// firstPage is where no memory is. Go ends the process if it finds a pointer to there.
+const firstPage = 4096
 
 // checkHost finds what the addresses alone show to be wrong with a call.
 func checkHost(dst, src uintptr, count int64, dataType collective.DataType) error {
@@ -36,8 +42,8 @@ func checkHost(dst, src uintptr, count int64, dataType collective.DataType) erro
 	switch {
 	case size == 0:
 		return fmt.Errorf("unknown data type %s", dataType)
-	case dst == 0 || src == 0:
-		return errors.New("a buffer is at address 0")
+	case min(dst, src) < firstPage:
+		return fmt.Errorf("a buffer is at address %d", min(dst, src))
 	case (dst|src)%uintptr(size) != 0:
 		return fmt.Errorf("a buffer does not begin at a multiple of %d bytes, the size of %s", size, dataType)
 	}

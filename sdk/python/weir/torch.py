@@ -73,7 +73,9 @@ class ProcessGroupWeir(dist.ProcessGroup):
         with self._lock:
             for tensor in tensors:
                 self._all_reduce(tensor.detach(), name)
-        return completed(tensors)
+        # Newer versions of torch say when nobody keeps the Work: then it need not know the tensors, which costs more than
+        # the call, as it has come to the current stream already.
+        return completed(tensors) if getattr(opts, "asyncOp", True) else _DONE
 
     def allreduce_coalesced(self, tensors, opts=None):
         """All-reduces one tensor after the other."""
@@ -137,6 +139,9 @@ def completed(tensors):
     future = torch.futures.Future(devices=[torch.device("cuda", d) for d in devices]) if devices else torch.futures.Future()
     future.set_result(list(tensors))
     return _create_work_from_future(future)
+
+
+_DONE = completed([])
 
 
 def _create(given, options=None):

@@ -108,6 +108,8 @@ static void calls(void)
 		WANT(WEIR_INVALID, "elements", weir_all_reduce(world, a, b, counts[i], WEIR_FLOAT32, WEIR_SUM));
 	WANT(WEIR_INVALID, "address 0", weir_all_reduce(world, NULL, b, 16, WEIR_FLOAT32, WEIR_SUM));
 	WANT(WEIR_INVALID, "address 0", weir_all_reduce(world, a, NULL, 16, WEIR_FLOAT32, WEIR_SUM));
+	for (uintptr_t p = 4; p < 4096; p += 444)
+		WANT(WEIR_INVALID, "at address", weir_all_reduce(world, (void *)p, b, 16, WEIR_FLOAT32, WEIR_SUM));
 	WANT(WEIR_INVALID, "multiple of 4", weir_all_reduce(world, odd, b, 1, WEIR_FLOAT32, WEIR_SUM));
 	WANT(WEIR_INVALID, "overlap", weir_all_reduce(world, a, a + 1, 8, WEIR_FLOAT32, WEIR_SUM));
 	WANT(WEIR_INVALID, "data type", weir_all_reduce(world, a, b, 16, (weir_data_type)8, WEIR_SUM));

@@ -30,6 +30,13 @@ t = torch.full((3,), rank + 1.0, dtype=torch.bfloat16)
 work = dist.all_reduce(t, async_op=True)
 work.wait()
 assert work.is_completed() and (t == 3).all()
+class Sync:  # what newer versions of torch pass for a call without async_op
+    reduceOp, asyncOp = O.SUM, False
+
+
+dist.group.WORLD.allreduce([t], Sync()).wait()
+assert (t == 6).all()
+assert dist.all_reduce(t, async_op=True).get_future().wait()[0] is not None and (t == 12).all()
 m = torch.arange(6.0).reshape(2, 3).t()
 dist.all_reduce(m)
 assert m[1, 0] == 2 and m[0, 1] == 6
