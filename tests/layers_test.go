@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"os"
 	"os/exec"
 	"slices"
 	"strings"
@@ -27,8 +28,12 @@ var layers = []layer{
 		why: "decisions are values that can be tested and shown for any machine: no I/O, transport or telemetry",
 	},
 	{
-		of: "sdk", except: []string{"sdk/proto"}, weir: []string{"core", "sdk"},
+		of: "sdk", except: []string{"sdk/proto", "sdk/cabi"}, weir: []string{"core", "sdk"},
 		why: "plugins and ranks of any engine use the SDK: it knows nothing of this engine",
+	},
+	{
+		of: "sdk/cabi", weir: []string{"core", "sdk/rank", "sdk/cabi"}, others: []string{},
+		why: "the C library offers what a rank in Go has, and nothing else",
 	},
 	{
 		of: "sdk/proto", weir: []string{"core", "sdk/proto", "sdk/internal/ordered"},
@@ -62,6 +67,7 @@ var onlyHere = []struct {
 	{"github.com/knadh/koanf", []string{"engine/config"}, "the rest gets a Config value"},
 	{"go.opentelemetry.io/otel/sdk", []string{"engine/telemetry", "sdk/plugin"}, "the rest uses the API, or nothing"},
 	{"github.com/ebitengine/purego", []string{"sdk/native"}, "foreign code is called from one place"},
+	{"C", []string{"sdk/cabi"}, "everything but the C library builds without a C compiler"},
 }
 
 type goPackage struct {
@@ -71,7 +77,9 @@ type goPackage struct {
 
 func listPackages(t *testing.T) []goPackage {
 	t.Helper()
-	out, err := exec.Command("go", "list", "-json=ImportPath,Imports", module+"...").Output()
+	list := exec.Command("go", "list", "-json=ImportPath,Imports", module+"...")
+	list.Env = append(os.Environ(), "CGO_ENABLED=1") // which shows the C library too; nothing is compiled
+	out, err := list.Output()
 	if err != nil {
 		t.Fatalf("go list: %s", err)
 	}

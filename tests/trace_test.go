@@ -17,7 +17,7 @@ import (
 var update = flag.Bool("update", false, "write the golden files anew")
 
 // weir is a command of the real engine with a folder of its own for sockets.
-func weir(t *testing.T, folder string, env []string, args ...string) *exec.Cmd {
+func weir(t testing.TB, folder string, env []string, args ...string) *exec.Cmd {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), filepath.Join(bin, "weir"), args...)
 	cmd.Env = append([]string{
@@ -27,7 +27,7 @@ func weir(t *testing.T, folder string, env []string, args ...string) *exec.Cmd {
 }
 
 // runFolder is a short path for sockets.
-func runFolder(t *testing.T) string {
+func runFolder(t testing.TB) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("/tmp", "wt")
 	if err != nil {

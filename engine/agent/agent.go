@@ -15,6 +15,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/samber/lo"
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/weir-project/weir/core/backend"
@@ -168,6 +169,15 @@ func checkFolder(dir string) error {
 		return fmt.Errorf("folder of the agent's socket: %s may be written by others (mode %o); use one with mode 0700", dir, info.Mode().Perm())
 	}
 	return nil
+}
+
+// Progress tells how far the ranks that join now or last are: how many are joined, and whether all of their job have gone, or
+// gave up because not all came.
+func (a *Agent) Progress() (joined int, over bool) {
+	j := a.currentJob()
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return lo.CountBy(j.ranks, func(m *member) bool { return m != nil }), j.over
 }
 
 // Socket is the path that ranks join at.

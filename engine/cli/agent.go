@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -44,13 +45,14 @@ func (a *app) listen(e *engine, ranks int, quiet bool) (*agent.Agent, error) {
 
 func (a *app) agent() *cobra.Command {
 	var ranks int
-	var quiet bool
+	var quiet, once bool
 	c := &cobra.Command{
 		Use:   "agent --ranks N",
 		Short: "Serve ranks that something else starts",
 		Long: `Serve ranks that another launcher starts on this host. Give each of them the variables that weir prints:
 ` + rank.EnvSocket + `, ` + rank.EnvRank + ` (0 to N-1) and ` + rank.EnvWorldSize + `. When all ranks of a job have ended, the next job may join.
-The agent runs until it gets SIGINT or SIGTERM.
+The agent runs until it gets SIGINT or SIGTERM; with --once until the first job has ended, or nobody has joined within
+group.join_deadline.
 
 ` + exitCodes,
 		Example: "  weir agent --ranks 2 --quiet",
@@ -74,6 +76,9 @@ The agent runs until it gets SIGINT or SIGTERM.
 			if !quiet {
 				_ = discover.Describe(a.stderr, e.topology) // a closed standard error is no reason not to serve
 			}
+			if once {
+				return serveOnce(c.Context(), g, e.config.Group.JoinDeadline)
+			}
 			<-c.Context().Done()
 			return context.Cause(c.Context())
 		},
@@ -81,7 +86,32 @@ The agent runs until it gets SIGINT or SIGTERM.
 	config.Flags(c.Flags())
 	c.Flags().IntVar(&ranks, "ranks", 0, "`number` of ranks of a job")
 	c.Flags().BoolVarP(&quiet, "quiet", "q", false, "do not print the topology and the decisions")
+	c.Flags().BoolVar(&once, "once", false, "serve one job and end with it")
 	return c
+}
+
+// onceEvery is how often an agent that serves one job looks whether it has ended.
+const onceEvery = 50 * time.Millisecond
+
+// serveOnce returns when a job has ended, or when no rank has come for a while.
+func serveOnce(ctx context.Context, g *agent.Agent, patience time.Duration) error {
+	tick := time.NewTicker(onceEvery)
+	defer tick.Stop()
+	for end := time.Now().Add(patience); ; {
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case now := <-tick.C:
+			switch joined, over := g.Progress(); {
+			case over:
+				return nil
+			case joined > 0: // the agent's own deadline holds for the rest
+				end = now.Add(patience)
+			case now.After(end):
+				return fmt.Errorf("no rank has joined within %s (group.join_deadline)", patience)
+			}
+		}
+	}
 }
 
 // firstError keeps the error that came first.

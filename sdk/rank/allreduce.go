@@ -149,8 +149,15 @@ func (g *Group) refuse(why error) error {
 	}
 	g.calls++
 	g.board.Reject(g.rank, g.calls)
-	return fmt.Errorf("all-reduce %d of group %s: %w", g.calls, g.id, why)
+	return refusal{fmt.Errorf("all-reduce %d of group %s: %w", g.calls, g.id, why)}
 }
+
+// refusal is an error that is ErrRefused.
+type refusal struct{ error }
+
+func (r refusal) Is(target error) bool { return target == ErrRefused }
+
+func (r refusal) Unwrap() error { return r.error }
 
 // enter takes the group for one call, if nobody has it.
 func (g *Group) enter() bool { return atomic.CompareAndSwapUint64(&g.busy, idle, inCall) }
@@ -162,5 +169,5 @@ func (g *Group) busyError() error {
 	if atomic.LoadUint64(&g.busy) == shut {
 		return fmt.Errorf("all-reduce on group %s: %w", g.id, ErrClosed)
 	}
-	return fmt.Errorf("all-reduce on group %s: another call is in progress; a group takes one at a time, use NewGroup for more", g.id)
+	return fmt.Errorf("all-reduce on group %s: %w; a group takes one at a time, use NewGroup for more", g.id, ErrBusy)
 }

@@ -71,7 +71,7 @@ func (g *Group) notAgain(number uint64, captured bool, err error) error {
 const noDevice = "this rank joined without a device; name one in rank.Options.Device or " + EnvDevice
 
 // checkDevice finds what this rank can see to be wrong with a call without asking the driver.
-func (g *Group) checkDevice(class collective.Class, dst, src uintptr, bytes int64) error {
+func (g *Group) checkDevice(class collective.Class, dst, src uintptr, count int64) error {
 	size := int64(class.DataType.Size())
 	switch {
 	case g.session.gpu == nil:
@@ -80,12 +80,13 @@ func (g *Group) checkDevice(class collective.Class, dst, src uintptr, bytes int6
 		return fmt.Errorf("unknown data type %s", class.DataType)
 	case !class.Op.Valid():
 		return fmt.Errorf("unknown reduce op %s", class.Op)
-	case bytes <= 0:
-		return fmt.Errorf("%d elements", bytes/size)
 	case (dst|src)%uintptr(size) != 0:
 		return fmt.Errorf("a buffer does not begin at a multiple of %d bytes, the size of %s", size, class.DataType)
 	}
-	if d, s, n := dst, src, uintptr(bytes); d != s && d < s+n && s < d+n {
+	if err := checkCount(dst, src, count, size); err != nil {
+		return err
+	}
+	if d, s, n := dst, src, uintptr(count*size); d != s && d < s+n && s < d+n {
 		return errors.New("dst and src overlap in part; they must be the same or apart")
 	}
 	return nil
@@ -97,7 +98,7 @@ func (g *Group) runDevice(dst, src uintptr, count int64, dataType collective.Dat
 	g.forget()
 	class := collective.Class{Memory: collective.CUDA, DataType: dataType, Op: op}
 	bytes, stream := count*int64(dataType.Size()), cuda.Stream(on)
-	if err := g.checkDevice(class, dst, src, bytes); err != nil {
+	if err := g.checkDevice(class, dst, src, count); err != nil {
 		return g.refuse(err)
 	}
 	if e := g.dead.Load(); e != nil {
@@ -146,8 +147,8 @@ func (g *Group) runDevice(dst, src uintptr, count int64, dataType collective.Dat
 	return nil
 }
 
-// inCall reports whether a call is in progress.
-func (g *Group) inCall() bool { return atomic.LoadUint64(&g.busy) == inCall }
+// InCall reports whether a call on the group is in progress.
+func (g *Group) InCall() bool { return atomic.LoadUint64(&g.busy) == inCall }
 
 // find is the entry that serves a byte count; nil if none does.
 func (g *Group) find(t *table, bytes int64) *entry {

@@ -94,7 +94,7 @@ func (g *Group) openLibrary(p *plan.Library) (devicePlan, offered, error) {
 	if err := g.session.messages(); err != nil {
 		return nil, offered{}, err
 	}
-	l, offer, err := exec.OpenLibrary(p, g.session.gpu.device, g.facts, g.rank, g.inCall)
+	l, offer, err := exec.OpenLibrary(p, g.session.gpu.device, g.facts, g.rank, g.InCall)
 	if err != nil {
 		return nil, offered{}, err
 	}
@@ -105,7 +105,7 @@ func (g *Group) openKernel(p *plan.Kernel, memory *sharedFile) (devicePlan, offe
 	if g.order == nil {
 		g.order = exec.NewOrder(g.session.gpu.device)
 	}
-	o := exec.KernelOptions{Device: g.session.gpu.device, Group: g.facts, Rank: g.rank, Order: g.order, Deadline: g.deadline, Busy: g.inCall}
+	o := exec.KernelOptions{Device: g.session.gpu.device, Group: g.facts, Rank: g.rank, Order: g.order, Deadline: g.deadline, Busy: g.InCall}
 	if size := p.HostStride() * int64(g.Size()); size > 0 {
 		if memory == nil {
 			return nil, offered{}, errors.New("the agent sent no memory for the plan")

@@ -206,7 +206,7 @@ func (g *Group) Close() error {
 		if atomic.LoadUint64(&g.busy) == shut {
 			return nil
 		}
-		return fmt.Errorf("close group %s: an all-reduce is in progress", g.id)
+		return fmt.Errorf("close group %s: %w", g.id, ErrBusy)
 	}
 	g.endUpgrades()
 	g.mu.Lock()

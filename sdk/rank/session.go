@@ -16,6 +16,12 @@ import (
 // ErrClosed is wrapped by the errors of a closed session or group.
 var ErrClosed = errors.New("closed")
 
+// ErrBusy is wrapped by the errors of what a group cannot do while a call on it is in progress.
+var ErrBusy = errors.New("another call is in progress")
+
+// ErrRefused is what the errors of calls are whose arguments this rank can see to be wrong (errors.Is).
+var ErrRefused = errors.New("refused")
+
 // Session is a process's membership in a job. Its methods may be called concurrently.
 type Session struct {
 	conn      *rankv1.Conn

@@ -58,7 +58,8 @@ func CUDA(t testing.TB, flags ...string) string {
 	return build(t, t.TempDir(), "libcuda.so.1", cudaSource, flags)
 }
 
-// NCCL builds the library; -DNO_SCALABLE, -DNO_CONFIG, -DNO_ALLREDUCE and -DNO_WINDOWS leave functions out.
+// NCCL builds the library; -DNO_SCALABLE, -DNO_CONFIG, -DNO_ALLREDUCE and -DNO_WINDOWS leave functions out, -DNEWER adds one, and with -DIDLE
+// an all-reduce does nothing.
 func NCCL(t testing.TB, flags ...string) string {
 	t.Helper()
 	return build(t, t.TempDir(), "libnccl.so.2", ncclSource, flags)

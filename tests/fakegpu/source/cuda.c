@@ -164,6 +164,7 @@ result cuDevicePrimaryCtxRetain(context **c, int d) { *c = &contexts[d]; context
 result cuDevicePrimaryCtxRelease_v2(int d) { contexts[d].users--; return OK; }
 result cuCtxCreate_v2(context **c, unsigned f, int d) { (void)f; *c = calloc(1, sizeof **c); (*c)->device = d; current = *c; return OK; }
 result cuCtxGetCurrent(context **c) { *c = current; return started ? OK : NOT_INIT; }
+result cuCtxGetDevice(int *d) { *d = current ? current->device : 0; return current ? OK : BAD_CONTEXT; }
 result cuCtxSetCurrent(context *c) { current = c; return OK; }
 result cuCtxEnablePeerAccess(context *c, unsigned f) { (void)c; (void)f; return OK; }
 result cuMemGetInfo_v2(size_t *f, size_t *t) {

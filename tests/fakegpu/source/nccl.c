@@ -20,7 +20,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-enum { SUCCESS, CUDA_ERROR, SYSTEM_ERROR, INTERNAL_ERROR, INVALID_ARGUMENT, INVALID_USAGE, REMOTE_ERROR };
+enum { SUCCESS, CUDA_ERROR, SYSTEM_ERROR, INTERNAL_ERROR, INVALID_ARGUMENT, INVALID_USAGE, REMOTE_ERROR, IN_PROGRESS };
 #define SLOT (1 << 20)
 #define MAXRANKS 16
 typedef struct { char bytes[128]; } id;
@@ -30,8 +30,10 @@ typedef struct {
 	void *contexts[MAXRANKS];
 	char slots[MAXRANKS][SLOT];
 } meeting;
-typedef struct { meeting *m; int rank, world, aborted, calls, graphs; } comm;
+typedef struct { meeting *m; int rank, world, aborted, calls, graphs, device; void *split; } comm;
 typedef struct { comm *c; const char *src; char *dst; size_t n; int type, op; } call;
+typedef struct { size_t size; unsigned magic, version; int blocking; } config;
+enum { GATHER = -1 }; // an op of its own
 
 static char last[256];
 static __thread int on_stream;
@@ -124,6 +126,8 @@ static int begin(comm **out, int world, const id *i, int rank) {
 	const char *host = getenv("NCCL_HOSTID");
 	snprintf(c->m->hosts[rank], 64, "%s", host ? host : "here");
 	c->m->contexts[rank] = current();
+	int (*device)(int *) = (int (*)(int *))dlsym(dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD), "cuCtxGetDevice");
+	if (device) device(&c->device);
 	meet(c);
 	if (rank == 0) unlink(i->bytes);
 	message(rank, "INFO", "Init COMPLETE");
@@ -141,7 +145,11 @@ static int begin(comm **out, int world, const id *i, int rank) {
 int ncclCommInitRankScalable(comm **c, int world, int rank, int ids, id *i, void *config) { (void)ids; (void)config; return begin(c, world, i, rank); }
 #endif
 #ifndef NO_CONFIG
-int ncclCommInitRankConfig(comm **c, int world, id i, int rank, void *config) { return config ? INVALID_ARGUMENT : begin(c, world, &i, rank); }
+int ncclCommInitRankConfig(comm **c, int world, id i, int rank, config *o) {
+	if (o && (o->size < sizeof *o || o->magic != 0xcafebeef)) return INVALID_ARGUMENT;
+	int r = begin(c, world, &i, rank);
+	return r || !o || o->blocking ? r : IN_PROGRESS;
+}
 #endif
 int ncclCommInitRank(comm **c, int world, id i, int rank) { return begin(c, world, &i, rank); }
 int ncclCommGetAsyncError(comm *c, int *result) {
@@ -156,6 +164,35 @@ int ncclCommGetAsyncError(comm *c, int *result) {
 int ncclCommAbort(comm *c) { __atomic_store_n(&c->aborted, 1, __ATOMIC_SEQ_CST); return trouble("ncclCommAbort", c->rank); }
 int ncclCommFinalize(comm *c) { return trouble("ncclCommFinalize", c->rank); }
 int ncclCommDestroy(comm *c) { return trouble("ncclCommDestroy", c->rank); }
+
+int ncclCommUserRank(comm *c, int *rank) { *rank = c->rank; return SUCCESS; }
+int ncclCommCount(comm *c, int *world) { *world = c->world; return SUCCESS; }
+int ncclCommCuDevice(comm *c, int *device) { *device = c->device; return SUCCESS; }
+// ncclCommSplit makes parts of all ranks with the same color, in the order of key and rank.
+int ncclCommSplit(comm *c, int color, int key, comm **part, void *config) {
+	(void)config;
+	int (*mine)[2] = (void *)c->m->hosts[c->rank];
+	id *made = (id *)(c->m->slots[c->rank]);
+	(*mine)[0] = color, (*mine)[1] = key;
+	meet(c);
+	int rank = 0, world = 0, first = -1;
+	for (int r = 0; r < c->world; r++) {
+		int *other = (void *)c->m->hosts[r];
+		if (other[0] != color) continue;
+		if (first < 0) first = r;
+		world++;
+		rank += other[1] < key || (other[1] == key && r < c->rank);
+	}
+	int r = color >= 0 && first == c->rank ? ncclGetUniqueId(made) : SUCCESS;
+	meet(c);
+	id theirs = color < 0 ? (id){{0}} : *(id *)c->m->slots[first];
+	meet(c);
+	*part = 0;
+	return r || color < 0 ? r : begin(part, world, &theirs, rank);
+}
+static __thread int depth;
+int ncclGroupStart(void) { depth++; return SUCCESS; }
+int ncclGroupEnd(void) { return depth-- > 0 ? SUCCESS : INVALID_USAGE; }
 
 static const int sizes[] = {1, 1, 4, 4, 8, 8, 2, 4, 8, 2};
 static double half(uint16_t h) {
@@ -253,29 +290,44 @@ static void run(void *argument) {
 		size_t n = k->n - at < step ? k->n - at : step;
 		memcpy(c->m->slots[c->rank], k->src + at * size, n * size);
 		if (meet(c)) return;
-		reduce(k, k->dst + at * size, n);
+		if (k->op == GATHER)
+			for (int r = 0; r < c->world; r++) memcpy(k->dst + (r * k->n + at) * size, c->m->slots[r], n * size);
+		else reduce(k, k->dst + at * size, n);
 		if (meet(c)) return;
 	}
 	const char *wrong = getenv("FAKE_NCCL_WRONG");
-	if (wrong && atoi(wrong) == c->rank && k->n) k->dst[0] ^= 1;
+	if (wrong && atoi(wrong) == c->rank && k->n && k->op != GATHER) k->dst[0] ^= 1;
 }
-#ifndef NO_ALLREDUCE
-int ncclAllReduce(const void *src, void *dst, size_t n, int type, int op, comm *c, void *stream) {
-	int r = trouble("ncclAllReduce", c->rank);
-	if (r) return r;
-	if (type < 0 || type > 9 || op < 0 || op > 4) { say(c->rank, "no such type or op"); return INVALID_ARGUMENT; }
+static int start(call of, void *stream) {
 	static int (*launch)(void *, void (*)(void *), void *);
 	if (!launch) {
 		void *cuda = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
 		if (cuda) launch = (int (*)(void *, void (*)(void *), void *))dlsym(cuda, "fakeLaunch");
 	}
 	call *k = malloc(sizeof *k); // kept: a graph may run it again
-	*k = (call){c, src, dst, n, type, op};
-	c->calls++;
+	*k = of;
+	of.c->calls++;
 	if (!launch) { run(k); return SUCCESS; }
-	if (launch(stream, run, k)) { say(c->rank, "Cuda failure"); return CUDA_ERROR; }
+	if (launch(stream, run, k)) { say(of.c->rank, "Cuda failure"); return CUDA_ERROR; }
 	return SUCCESS;
 }
+#ifndef NO_ALLREDUCE
+int ncclAllReduce(const void *src, void *dst, size_t n, int type, int op, comm *c, void *stream) {
+#ifdef IDLE
+	return SUCCESS; // for what a call costs that does nothing
+#endif
+	int r = trouble("ncclAllReduce", c->rank);
+	if (r) return r;
+	if (type < 0 || type > 9 || op < 0 || op > 4) { say(c->rank, "no such type or op"); return INVALID_ARGUMENT; }
+	return start((call){c, src, dst, n, type, op}, stream);
+}
+#endif
+int ncclAllGather(const void *src, void *dst, size_t n, int type, comm *c, void *stream) {
+	int r = trouble("ncclAllGather", c->rank);
+	return r ? r : start((call){c, src, dst, n, type, GATHER}, stream);
+}
+#ifdef NEWER
+int ncclBrandNew(int x) { return 2 * x; }
 #endif
 #ifndef NO_WINDOWS
 static void *driver(const char *name) { return dlsym(dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD), name); }

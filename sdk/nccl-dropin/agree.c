@@ -1,0 +1,168 @@
+/* Whether all ranks of a communicator may use Weir. Each tells every other, through an all-gather of the communicator itself, who
+ * it is; all then come to the same answer from the same facts. */
+#define _GNU_SOURCE
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "dropin.h"
+
+typedef struct {
+	uint32_t magic;
+	int32_t pid;
+	uint32_t types; /* of the last round: what this rank has seen to be served */
+	int32_t ok;
+	own_rank self;
+} vote;
+enum { MAGIC = 0x77656901, FIRST_MS = 60000, LATER_MS = 20 * 60000 };
+
+typedef struct {
+	ncclComm_t comm;
+	int rank, size;
+	device_room room;
+	vote *votes;
+} meeting;
+
+/* gather gives every rank's vote to every rank. */
+static const char *gather(meeting *m, const vote *own, int64_t timeout_ms) {
+	size_t at = m->rank * sizeof *own;
+	memcpy((char *)m->room.host + at, own, sizeof *own);
+	const char *error = weir_nccl_upload(&m->room, at, sizeof *own);
+	if (error) return error;
+	uint64_t memory = m->room.memory;
+	if (real_ncclAllGather((void *)(memory + at), (void *)memory, sizeof *own, NCCL_UINT8, m->comm, m->room.stream) != SUCCESS)
+		return "an all-gather of the communicator failed";
+	if ((error = weir_nccl_download(&m->room, timeout_ms))) return error;
+	m->votes = m->room.host;
+	return NULL;
+}
+
+/* against finds what speaks against Weir in the facts that all have; why has room for 256 bytes. */
+static int against(const meeting *m, char *why) {
+	const vote *v = m->votes;
+	for (int r = 0; r < m->size; r++)
+		if (v[r].magic != MAGIC) return snprintf(why, 256, "rank %d has another version of this library", r);
+	for (int r = 0; r < m->size; r++)
+		if (!v[r].self.agent) return snprintf(why, 256, "rank %d: %s", r, v[r].self.why);
+	for (int r = 1; r < m->size; r++)
+		if (v[r].self.agent != v[0].self.agent || v[r].self.world != v[0].self.world)
+			return snprintf(why, 256, "ranks 0 and %d have different agents, or are on different hosts", r);
+	for (int r = 1; r < m->size; r++)
+		for (int q = 0; q < r; q++)
+			if (v[r].self.rank == v[q].self.rank)
+				return snprintf(why, 256, "ranks %d and %d are both rank %d of the agent%s", q, r, v[r].self.rank,
+					v[r].pid == v[q].pid ? ", being one process" : "; for a program that starts its ranks itself use weir agent");
+	return 0;
+}
+
+static int failed(const meeting *m, char *why) {
+	for (int r = 0; r < m->size; r++)
+		if (!m->votes[r].ok) return snprintf(why, 256, "rank %d: %.159s", r, m->votes[r].self.why);
+	return 0;
+}
+
+static const struct {
+	int nccl;
+	weir_data_type weir;
+	int size;
+} usual[] = {{NCCL_FLOAT32, WEIR_FLOAT32, 4}, {NCCL_FLOAT16, WEIR_FLOAT16, 2}, {NCCL_BFLOAT16, WEIR_BFLOAT16, 2}};
+enum { USUAL = sizeof usual / sizeof *usual };
+
+/* served_types are those with a backend for every byte count, eager and captured. It is read from tables that are the same on
+ * all ranks. */
+static uint32_t served_types(weir_group group) {
+	uint32_t types = 0;
+	for (int i = 0; i < USUAL; i++) {
+		int all = 1;
+		for (int captured = 0; captured < 2; captured++)
+			for (int64_t n = usual[i].size; all && n < (int64_t)1 << 40; n *= 2) {
+				weir_class c = {WEIR_CUDA, usual[i].weir, WEIR_SUM, captured};
+				char name[64];
+				for (int64_t more = 0; more <= usual[i].size && all; more += usual[i].size)
+					all = weir_nccl_weir.backend(group, &c, n + more, name, sizeof name) == WEIR_OK && name[0];
+			}
+		if (all) types |= 1u << usual[i].nccl;
+	}
+	return types;
+}
+
+static int refuse(vote *own, const char *why) {
+	own->ok = 0;
+	snprintf(own->self.why, sizeof own->self.why, "%s", why);
+	return 0;
+}
+
+/* form makes the group and decides the usual classes. */
+static int form(meeting *m, vote *own, weir_session session, weir_group *group) {
+	int32_t ranks[m->size];
+	for (int r = 0; r < m->size; r++) ranks[r] = m->votes[r].self.rank;
+	if (weir_nccl_weir.new_group(session, ranks, m->size, 0, group) != WEIR_OK) return refuse(own, weir_nccl_weir.last_error());
+	weir_class classes[2 * USUAL];
+	for (int i = 0; i < 2 * USUAL; i++) classes[i] = (weir_class){WEIR_CUDA, usual[i / 2].weir, WEIR_SUM, i % 2};
+	for (int i = 0; i < 2 * USUAL; i++)
+		if (weir_nccl_weir.warm(*group, &classes[i], 1, 0) != WEIR_OK && weir_nccl_weir.group_error(*group) != WEIR_OK)
+			return refuse(own, weir_nccl_weir.last_error()); /* a class that nobody serves is no failure */
+	own->types = served_types(*group);
+	return 1;
+}
+
+/* talk is the three rounds: who we are, who has joined, what is served. The error is one that ends the communicator. */
+static const char *talk(meeting *m, weir_group *group, uint32_t *types, char *why) {
+	static char text[256];
+	vote own = {.magic = MAGIC, .pid = getpid(), .ok = 1};
+	int ordinal = 0;
+	if (real_ncclCommCuDevice(m->comm, &ordinal) != SUCCESS) return "the communicator does not tell its device";
+	weir_nccl_self(&own.self, ordinal);
+	const char *limit = getenv("WEIR_NCCL_TIMEOUT"), *error = gather(m, &own, limit && atoi(limit) > 0 ? atoi(limit) * 1000L : FIRST_MS);
+	if (error) {
+		snprintf(text, sizeof text, "%s: every rank of a communicator must have this library, or none (rank %d of %d, first all-gather)", error, m->rank, m->size);
+		return text;
+	}
+	if (against(m, why)) return NULL;
+	weir_session session;
+	const char *trouble = weir_nccl_joined(&session, ordinal);
+	if (trouble) refuse(&own, trouble);
+	if ((error = gather(m, &own, LATER_MS)) || failed(m, why)) return error;
+	form(m, &own, session, group);
+	if ((error = gather(m, &own, LATER_MS)) || failed(m, why)) return error;
+	*types = ~0u;
+	for (int r = 0; r < m->size; r++) *types &= m->votes[r].types;
+	if (!*types) snprintf(why, 256, "no backend serves sums of float32, float16 or bfloat16; see weir status");
+	return NULL;
+}
+
+static void tell(const meeting *m, uint32_t types, const char *why) {
+	static int told;
+	int version = 0;
+	if (m->rank != 0 || (why[0] && __atomic_exchange_n(&told, 1, __ATOMIC_RELAXED))) return;
+	real_ncclGetVersion(&version);
+	if (why[0]) weir_nccl_say("NCCL %d of %s serves this communicator of %d ranks alone, because %s. Others are reported no more.", version, weir_nccl_real_path(), m->size, why);
+	else weir_nccl_say("Weir %s serves sums of%s%s%s in this communicator of %d ranks, NCCL %d of %s the rest.", weir_nccl_weir.version(),
+		types >> NCCL_FLOAT32 & 1 ? " float32" : "", types >> NCCL_FLOAT16 & 1 ? " float16" : "", types >> NCCL_BFLOAT16 & 1 ? " bfloat16" : "", m->size, version, weir_nccl_real_path());
+}
+
+const char *weir_nccl_agree(ncclComm_t comm, served **out) {
+	meeting m = {.comm = comm};
+	*out = NULL;
+	if (real_ncclCommCount(comm, &m.size) != SUCCESS || real_ncclCommUserRank(comm, &m.rank) != SUCCESS) return "the communicator does not tell its ranks";
+	if (m.size < 2) return NULL;
+	int ordinal = 0;
+	real_ncclCommCuDevice(comm, &ordinal);
+	char why[256] = "";
+	weir_group group = 0;
+	uint32_t types = 0;
+	const char *error = weir_nccl_enter(&m.room, ordinal, m.size * sizeof(vote));
+	if (!error) error = talk(&m, &group, &types, why);
+	if (!error) tell(&m, types, why);
+	if (!error) weir_nccl_leave(&m.room); /* else something may still run in it */
+	if (error || why[0]) {
+		if (group) weir_nccl_weir.close(group);
+		return error;
+	}
+	served *s = calloc(1, sizeof *s);
+	if (!s) return "no memory";
+	*s = (served){.comm = comm, .group = group, .types = types};
+	*out = s;
+	return NULL;
+}

@@ -1,0 +1,125 @@
+/* The CUDA driver, for the little that the ranks of a communicator tell each other through it. */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <pthread.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "dropin.h"
+
+enum { OK, NOT_READY = 600, NON_BLOCKING = 1, RELAXED = 2 };
+
+static struct {
+	int (*CtxGetCurrent)(void **);
+	int (*CtxSetCurrent)(void *);
+	int (*CtxGetDevice)(int *);
+	int (*DeviceGet)(int *, int);
+	int (*DeviceGetPCIBusId)(char *, int, int);
+	int (*DevicePrimaryCtxRetain)(void **, int);
+	int (*DevicePrimaryCtxRelease)(int);
+	int (*ThreadExchangeStreamCaptureMode)(int *);
+	int (*StreamCreate)(void **, unsigned);
+	int (*StreamDestroy)(void *);
+	int (*StreamQuery)(void *);
+	int (*MemAlloc)(uint64_t *, size_t);
+	int (*MemFree)(uint64_t);
+	int (*MemHostAlloc)(void **, size_t, unsigned);
+	int (*MemFreeHost)(void *);
+	int (*MemcpyHtoDAsync)(uint64_t, const void *, size_t, void *);
+	int (*MemcpyDtoHAsync)(void *, uint64_t, size_t, void *);
+} cu;
+static const struct {
+	const char *name;
+	void *slot;
+} functions[] = {
+	{"cuCtxGetCurrent", &cu.CtxGetCurrent},
+	{"cuCtxSetCurrent", &cu.CtxSetCurrent},
+	{"cuCtxGetDevice", &cu.CtxGetDevice},
+	{"cuDeviceGet", &cu.DeviceGet},
+	{"cuDeviceGetPCIBusId", &cu.DeviceGetPCIBusId},
+	{"cuDevicePrimaryCtxRetain", &cu.DevicePrimaryCtxRetain},
+	{"cuDevicePrimaryCtxRelease_v2", &cu.DevicePrimaryCtxRelease},
+	{"cuThreadExchangeStreamCaptureMode", &cu.ThreadExchangeStreamCaptureMode},
+	{"cuStreamCreate", &cu.StreamCreate},
+	{"cuStreamDestroy_v2", &cu.StreamDestroy},
+	{"cuStreamQuery", &cu.StreamQuery},
+	{"cuMemAlloc_v2", &cu.MemAlloc},
+	{"cuMemFree_v2", &cu.MemFree},
+	{"cuMemHostAlloc", &cu.MemHostAlloc},
+	{"cuMemFreeHost", &cu.MemFreeHost},
+	{"cuMemcpyHtoDAsync_v2", &cu.MemcpyHtoDAsync},
+	{"cuMemcpyDtoHAsync_v2", &cu.MemcpyDtoHAsync},
+};
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static const char *broken;
+
+static void open_driver(void) {
+	void *driver = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL); /* NCCL has loaded it */
+	if (!driver) broken = "there is no CUDA driver";
+	for (size_t i = 0; driver && i < sizeof functions / sizeof *functions; i++) {
+		void *f = dlsym(driver, functions[i].name);
+		if (!f) broken = "the CUDA driver is older than 11.4";
+		memcpy(functions[i].slot, &f, sizeof f);
+	}
+}
+
+static const char *driver(void) {
+	pthread_once(&once, open_driver);
+	return broken;
+}
+
+const char *weir_nccl_current_device(char bus_id[32], int *ordinal) {
+	void *context = NULL;
+	if (driver()) return broken;
+	if (cu.CtxGetCurrent(&context) != OK || !context || cu.CtxGetDevice(ordinal) != OK) return "no CUDA device is current in this thread";
+	return weir_nccl_bus_id(*ordinal, bus_id); /* a CUdevice is its ordinal */
+}
+
+const char *weir_nccl_bus_id(int ordinal, char bus_id[32]) {
+	int device;
+	if (driver()) return broken;
+	return cu.DeviceGet(&device, ordinal) == OK && cu.DeviceGetPCIBusId(bus_id, 32, device) == OK ? NULL : "the CUDA driver does not tell the device's PCI bus id";
+}
+
+/* Everything here may happen while another stream is captured, in whatever mode. */
+const char *weir_nccl_enter(device_room *r, int ordinal, size_t bytes) {
+	memset(r, 0, sizeof *r);
+	if (driver()) return broken;
+	if (cu.DeviceGet(&r->device, ordinal) != OK || cu.DevicePrimaryCtxRetain(&r->context, r->device) != OK) {
+		r->context = NULL;
+		return "the device's primary context cannot be had";
+	}
+	cu.CtxGetCurrent(&r->before);
+	cu.CtxSetCurrent(r->context);
+	r->mode = RELAXED;
+	cu.ThreadExchangeStreamCaptureMode(&r->mode);
+	r->bytes = bytes;
+	if (cu.StreamCreate(&r->stream, NON_BLOCKING) != OK) return "no CUDA stream can be made";
+	if (cu.MemAlloc(&r->memory, bytes) != OK || cu.MemHostAlloc(&r->host, bytes, 0) != OK) return "no device memory is left";
+	return NULL;
+}
+
+void weir_nccl_leave(device_room *r) {
+	if (!r->context) return;
+	if (r->host) cu.MemFreeHost(r->host);
+	if (r->memory) cu.MemFree(r->memory);
+	if (r->stream) cu.StreamDestroy(r->stream);
+	cu.ThreadExchangeStreamCaptureMode(&r->mode);
+	cu.CtxSetCurrent(r->before);
+	cu.DevicePrimaryCtxRelease(r->device);
+	r->context = NULL;
+}
+
+const char *weir_nccl_upload(device_room *r, size_t at, size_t bytes) {
+	return cu.MemcpyHtoDAsync(r->memory + at, (char *)r->host + at, bytes, r->stream) == OK ? NULL : "a copy to the device failed";
+}
+
+const char *weir_nccl_download(device_room *r, int64_t timeout_ms) {
+	if (cu.MemcpyDtoHAsync(r->host, r->memory, r->bytes, r->stream) != OK) return "a copy from the device failed";
+	int64_t end = weir_nccl_now_ms() + timeout_ms;
+	for (int status; (status = cu.StreamQuery(r->stream)) != OK; usleep(50)) {
+		if (status != NOT_READY) return "the device failed";
+		if (weir_nccl_now_ms() > end) return "a rank did not answer in time";
+	}
+	return NULL;
+}

@@ -1,0 +1,170 @@
+/* The functions of NCCL that Weir has a part in. The real communicator always exists; a sum on one whose ranks have agreed is
+ * Weir's, everything else the real library's. */
+#define _GNU_SOURCE
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "dropin.h"
+
+#define NCCL __attribute__((visibility("default")))
+
+/* Communicators that Weir serves, by address. Readers take no lock, so entries stay when a communicator has ended. */
+enum { BUCKETS = 256 };
+static _Atomic(served *) buckets[BUCKETS];
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of writers */
+
+static unsigned bucket(ncclComm_t comm) { return ((uintptr_t)comm >> 12 ^ (uintptr_t)comm >> 4) % BUCKETS; }
+
+static served *find(ncclComm_t comm) {
+	served *s = atomic_load_explicit(&buckets[bucket(comm)], memory_order_acquire);
+	while (s && __atomic_load_n(&s->comm, __ATOMIC_ACQUIRE) != comm) s = s->next;
+	return s;
+}
+
+static void keep(served *s) {
+	pthread_mutex_lock(&lock);
+	s->next = atomic_load(&buckets[bucket(s->comm)]);
+	atomic_store_explicit(&buckets[bucket(s->comm)], s, memory_order_release);
+	pthread_mutex_unlock(&lock);
+}
+
+/* take ends Weir's part in a communicator; only one caller gets it. */
+static served *take(ncclComm_t comm) {
+	pthread_mutex_lock(&lock);
+	served *s = comm ? find(comm) : NULL;
+	if (s) __atomic_store_n(&s->comm, NULL, __ATOMIC_RELEASE);
+	pthread_mutex_unlock(&lock);
+	return s;
+}
+
+/* What Weir said last in this thread, for ncclGetLastError. */
+static __thread char words[1024];
+static __thread int depth; /* of group calls */
+
+static ncclResult_t report(ncclResult_t r, const char *text) {
+	snprintf(words, sizeof words, "Weir: %s", text);
+	return r;
+}
+
+static ncclResult_t result_of(weir_result r) {
+	if (r == WEIR_OK) return SUCCESS;
+	ncclResult_t nccl = r == WEIR_GROUP_FAILED ? REMOTE_ERROR : r == WEIR_INVALID ? INVALID_ARGUMENT : r == WEIR_BUSY || r == WEIR_CLOSED || r == WEIR_FORKED ? INVALID_USAGE : INTERNAL_ERROR;
+	return report(nccl, weir_nccl_weir.last_error());
+}
+
+static ncclResult_t serve(const served *s, const void *src, void *dst, size_t count, int type, cudaStream_t stream) {
+	weir_data_type t = type == NCCL_FLOAT32 ? WEIR_FLOAT32 : type == NCCL_FLOAT16 ? WEIR_FLOAT16 : WEIR_BFLOAT16;
+	return result_of(weir_nccl_weir.all_reduce_device(s->group, dst, src, (int64_t)count, t, WEIR_SUM, stream));
+}
+
+/* Which calls are Weir's follows from what is the same on all ranks: the communicator, type, op and count, and whether the program makes
+ * the call between ncclGroupStart and ncclGroupEnd. */
+NCCL ncclResult_t ncclAllReduce(const void *src, void *dst, size_t count, int type, int op, ncclComm_t comm, cudaStream_t stream) {
+	served *s;
+	if (op != NCCL_SUM || !count || depth || (unsigned)type >= NCCL_TYPES || !(s = find(comm)) || !(s->types >> type & 1))
+		return real_ncclAllReduce(src, dst, count, type, op, comm, stream);
+	return serve(s, src, dst, count, type, stream);
+}
+
+/* A communicator that is made in a group call, or that does not block, is not ready when its function returns. It is NCCL's. */
+static int not_ready(const ncclConfig_t *config) { return depth || (config && config->magic == CONFIG_MAGIC && config->blocking == 0); }
+
+/* made has the ranks of a new communicator agree. */
+static ncclResult_t made(ncclResult_t r, ncclComm_t *comm, const ncclConfig_t *config) {
+	ncclResult_t state;
+	if (r != SUCCESS || !*comm || not_ready(config) || real_ncclCommGetAsyncError(*comm, &state) != SUCCESS || state != SUCCESS) return r;
+	served *s;
+	const char *error = weir_nccl_agree(*comm, &s);
+	if (error) {
+		weir_nccl_say("%s", error);
+		real_ncclCommAbort(*comm);
+		*comm = NULL;
+		return report(SYSTEM_ERROR, error);
+	}
+	if (s) keep(s);
+	words[0] = 0;
+	return SUCCESS;
+}
+
+static void about_to_make(int ranks, const ncclConfig_t *config) {
+	if (ranks > 1 && !not_ready(config)) weir_nccl_begin_join(); /* beside the wait for the peers, which may wait for others first */
+}
+
+NCCL ncclResult_t ncclCommInitRank(ncclComm_t *comm, int ranks, ncclUniqueId id, int rank) {
+	about_to_make(ranks, NULL);
+	return made(real_ncclCommInitRank(comm, ranks, id, rank), comm, NULL);
+}
+
+NCCL ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm, int ranks, ncclUniqueId id, int rank, ncclConfig_t *config) {
+	about_to_make(ranks, config);
+	return made(real_ncclCommInitRankConfig(comm, ranks, id, rank, config), comm, config);
+}
+
+NCCL ncclResult_t ncclCommInitRankScalable(ncclComm_t *comm, int ranks, int rank, int ids, ncclUniqueId *id, ncclConfig_t *config) {
+	about_to_make(ranks, config);
+	return made(real_ncclCommInitRankScalable(comm, ranks, rank, ids, id, config), comm, config);
+}
+
+NCCL ncclResult_t ncclCommSplit(ncclComm_t comm, int color, int key, ncclComm_t *part, ncclConfig_t *config) {
+	return made(real_ncclCommSplit(comm, color, key, part, config), part, config);
+}
+
+/* give_up closes Weir's part, after a call that is in progress in another thread. */
+static void give_up(served *s) {
+	weir_result r;
+	for (int i = 0; (r = weir_nccl_weir.close(s->group)) == WEIR_BUSY && i < 2000; i++) usleep(1000);
+	if (r != WEIR_OK) weir_nccl_say("%s", weir_nccl_weir.last_error());
+}
+
+static void stop(ncclComm_t comm, const char *why) {
+	served *s = take(comm);
+	if (!s) return;
+	weir_nccl_weir.abort(s->group, why);
+	give_up(s);
+}
+
+NCCL ncclResult_t ncclCommDestroy(ncclComm_t comm) {
+	served *s = take(comm);
+	if (s) give_up(s);
+	return real_ncclCommDestroy(comm);
+}
+
+NCCL ncclResult_t ncclCommAbort(ncclComm_t comm) {
+	stop(comm, "ncclCommAbort");
+	return real_ncclCommAbort(comm);
+}
+
+NCCL ncclResult_t ncclCommRevoke(ncclComm_t comm, int flags) {
+	stop(comm, "ncclCommRevoke");
+	return real_ncclCommRevoke(comm, flags);
+}
+
+/* A communicator of those that are left is NCCL's: who is left has to do without the others' agreement. */
+NCCL ncclResult_t ncclCommShrink(ncclComm_t comm, int *without, int count, ncclComm_t *rest, ncclConfig_t *config, int flags) {
+	if (flags & NCCL_SHRINK_ABORT) stop(comm, "ncclCommShrink");
+	return real_ncclCommShrink(comm, without, count, rest, config, flags);
+}
+
+NCCL ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *error) {
+	ncclResult_t r = real_ncclCommGetAsyncError(comm, error);
+	served *s = r == SUCCESS && *error == SUCCESS ? find(comm) : NULL;
+	if (s && weir_nccl_weir.group_error(s->group) == WEIR_GROUP_FAILED) *error = report(REMOTE_ERROR, weir_nccl_weir.last_error());
+	return r;
+}
+
+NCCL const char *ncclGetLastError(ncclComm_t comm) {
+	return words[0] ? words : real_ncclGetLastError(comm);
+}
+
+static ncclResult_t group(ncclResult_t r, int step) {
+	if (depth + step >= 0 && (r == SUCCESS || step < 0)) depth += step;
+	return r;
+}
+
+NCCL ncclResult_t ncclGroupStart(void) { return group(real_ncclGroupStart(), 1); }
+NCCL ncclResult_t ncclGroupEnd(void) { return group(real_ncclGroupEnd(), -1); }
+NCCL ncclResult_t ncclGroupSimulateEnd(void *info) { return group(real_ncclGroupSimulateEnd(info), -1); }

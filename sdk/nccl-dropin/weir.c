@@ -1,0 +1,192 @@
+/* This process as a rank: libweir.so is opened when the first communicator is made, and not before, because from then on there
+ * are threads and signal handlers that a fork would lose. */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <limits.h>
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "dropin.h"
+
+weir_library weir_nccl_weir;
+
+static const struct {
+	const char *name;
+	void *slot;
+} functions[] = {
+	{"weir_join", &weir_nccl_weir.join},
+	{"weir_leave", &weir_nccl_weir.leave},
+	{"weir_new_group", &weir_nccl_weir.new_group},
+	{"weir_close", &weir_nccl_weir.close},
+	{"weir_abort", &weir_nccl_weir.abort},
+	{"weir_warm", &weir_nccl_weir.warm},
+	{"weir_backend", &weir_nccl_weir.backend},
+	{"weir_all_reduce_device", &weir_nccl_weir.all_reduce_device},
+	{"weir_group_error", &weir_nccl_weir.group_error},
+	{"weir_last_error", &weir_nccl_weir.last_error},
+	{"weir_version", &weir_nccl_weir.version},
+};
+
+enum { NONE, JOINING, JOINED, FAILED };
+static int state; /* written by one thread at a time, read by all */
+static pid_t owner;
+static own_rank self;
+static char device[32], why[512];
+static weir_session session;
+
+void weir_nccl_say(const char *format, ...) {
+	char line[1024];
+	int n = snprintf(line, sizeof line, "weir-nccl[%d]: ", (int)getpid());
+	va_list a;
+	va_start(a, format);
+	n += vsnprintf(line + n, sizeof line - n - 1, format, a);
+	va_end(a);
+	if (n > (int)sizeof line - 2) n = sizeof line - 2;
+	line[n++] = '\n';
+	if (write(STDERR_FILENO, line, n) < 0) return; /* one write, so that lines of ranks do not mix */
+}
+
+int64_t weir_nccl_now_ms(void) {
+	struct timespec t;
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
+}
+
+static uint64_t mix(uint64_t h, const void *data, size_t n) {
+	for (const unsigned char *p = data; n--; p++) h = (h ^ *p) * 0x100000001b3;
+	return h;
+}
+
+/* agent_of tells agents apart, also of several hosts whose sockets have the same path. */
+static uint64_t agent_of(const char *socket) {
+	struct stat s;
+	if (stat(socket, &s) || !S_ISSOCK(s.st_mode)) return 0;
+	uint64_t h = 0xcbf29ce484222325;
+	char boot[64];
+	FILE *f = fopen("/proc/sys/kernel/random/boot_id", "re");
+	if (f) {
+		h = mix(h, boot, fread(boot, 1, sizeof boot, f));
+		fclose(f);
+	}
+	h = mix(h, &s.st_dev, sizeof s.st_dev);
+	h = mix(h, &s.st_ino, sizeof s.st_ino);
+	return h ? h : 1;
+}
+
+/* number reads the first of two variables that is set. */
+static int number(const char *name, const char *other, int otherwise) {
+	const char *s = getenv(name);
+	if (!s || !*s) s = getenv(other);
+	return s && *s ? atoi(s) : otherwise;
+}
+
+void weir_nccl_self(own_rank *r, int ordinal) {
+	memset(r, 0, sizeof *r);
+	const char *socket = getenv("WEIR_AGENT_SOCKET");
+	r->world = number("WEIR_WORLD_SIZE", "LOCAL_WORLD_SIZE", 0);
+	r->rank = number("WEIR_RANK", "LOCAL_RANK", ordinal);
+	if (!socket || !*socket) snprintf(r->why, sizeof r->why, "WEIR_AGENT_SOCKET is not set: no agent");
+	else if (!(r->agent = agent_of(socket))) snprintf(r->why, sizeof r->why, "there is no agent at %s", socket);
+	else if (r->world < 1) snprintf(r->why, sizeof r->why, "WEIR_WORLD_SIZE is not set");
+	else if (r->rank < 0 || r->rank >= r->world) snprintf(r->why, sizeof r->why, "rank %d of %d does not exist", r->rank, r->world);
+	else if (state != NONE && owner != getpid()) snprintf(r->why, sizeof r->why, "the process was forked after it had joined");
+	if (r->why[0]) r->agent = 0;
+}
+
+/* library_path is libweir.so beside this library, unless WEIR_LIB names another. */
+static void library_path(char out[PATH_MAX]) {
+	const char *named = getenv("WEIR_LIB");
+	Dl_info here;
+	if (named && *named) snprintf(out, PATH_MAX, "%s", named);
+	else if (dladdr(&weir_nccl_weir, &here) && realpath(here.dli_fname, out) && strrchr(out, '/')) snprintf(strrchr(out, '/'), 16, "/libweir.so");
+	else snprintf(out, PATH_MAX, "libweir.so");
+}
+
+static int open_library(void) {
+	char path[PATH_MAX + 16];
+	library_path(path);
+	void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+	if (!library) {
+		snprintf(why, sizeof why, "%s", dlerror());
+		return 0;
+	}
+	for (size_t i = 0; i < sizeof functions / sizeof *functions; i++) {
+		void *f = dlsym(library, functions[i].name);
+		if (!f) {
+			snprintf(why, sizeof why, "%s has no %s: it is of another version of Weir", path, functions[i].name);
+			return 0;
+		}
+		memcpy(functions[i].slot, &f, sizeof f);
+	}
+	return 1;
+}
+
+/* leave is how a process goes that ends in order but has not destroyed its communicators, as many do not: its peers are not to
+ * take it for lost. It runs before the CUDA driver's own end, which was registered before. */
+static void leave(void) {
+	if (owner == getpid()) weir_nccl_weir.leave(session);
+}
+
+static void *join(void *unused) {
+	(void)unused;
+	int ok = open_library();
+	if (ok) {
+		weir_options o = WEIR_OPTIONS_INIT;
+		o.rank = self.rank;
+		o.world_size = self.world;
+		o.device = device;
+		ok = weir_nccl_weir.join(&o, &session) == WEIR_OK;
+		if (ok) atexit(leave);
+		else snprintf(why, sizeof why, "%s", weir_nccl_weir.last_error());
+	}
+	__atomic_store_n(&state, ok ? JOINED : FAILED, __ATOMIC_RELEASE);
+	return NULL;
+}
+
+/* start joins on a thread of its own. */
+static void start(int ordinal) {
+	static int taken;
+	own_rank r;
+	weir_nccl_self(&r, ordinal);
+	if (!r.agent || __atomic_exchange_n(&taken, 1, __ATOMIC_ACQ_REL)) return;
+	self = r;
+	owner = getpid();
+	__atomic_store_n(&state, JOINING, __ATOMIC_RELEASE);
+	pthread_t thread;
+	int failed = pthread_create(&thread, NULL, join, NULL);
+	if (!failed) {
+		pthread_detach(thread);
+		return;
+	}
+	snprintf(why, sizeof why, "no thread can be started: %s", strerror(failed));
+	__atomic_store_n(&state, FAILED, __ATOMIC_RELEASE);
+}
+
+void weir_nccl_begin_join(void) {
+	char now[32];
+	int ordinal;
+	if (__atomic_load_n(&state, __ATOMIC_ACQUIRE) != NONE || weir_nccl_current_device(now, &ordinal)) return;
+	memcpy(device, now, sizeof device);
+	start(ordinal);
+}
+
+const char *weir_nccl_joined(weir_session *out, int ordinal) {
+	char bus_id[32];
+	const char *error = weir_nccl_bus_id(ordinal, bus_id);
+	if (error) return error;
+	if (__atomic_load_n(&state, __ATOMIC_ACQUIRE) == NONE) {
+		memcpy(device, bus_id, sizeof device);
+		start(ordinal);
+	}
+	while (__atomic_load_n(&state, __ATOMIC_ACQUIRE) == JOINING) usleep(200); /* the agent bounds it */
+	*out = session;
+	if (__atomic_load_n(&state, __ATOMIC_ACQUIRE) != JOINED) return why;
+	return strcmp(device, bus_id) ? "the process has joined with another GPU than the communicator's" : NULL;
+}

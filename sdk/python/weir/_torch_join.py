@@ -1,0 +1,137 @@
+"""How a process of torch.distributed becomes a rank of Weir: under weir run, under torchrun, or beside an agent."""
+
+import atexit
+import datetime
+import importlib
+import os
+
+import torch
+import torch.distributed as dist
+
+from . import _agent
+from ._errors import Error
+from ._session import join
+
+rendezvous = importlib.import_module("torch.distributed.rendezvous")  # a function has the name in torch.distributed
+
+_AGENT_PATIENCE = datetime.timedelta(seconds=60)
+
+_session = None
+_count = 0  # default groups that this process has made: keys in a store that outlives them differ
+_fresh = False  # joined for a rendezvous, and not yet used by a group
+
+
+def session():
+    """The session of this process; None before the first group."""
+    return _session
+
+
+def prefix(name):
+    """The name in the store of what belongs to the default group of now."""
+    return f"{name}/{_count}"
+
+
+def join_as(rank, size, store, device, timeout):
+    """Joins for the default group. One that was destroyed before is left first."""
+    global _session, _fresh, _count
+    _count += 1
+    if _session is not None and not _fresh:
+        leave()
+    if _session is None:
+        _session = join(rank, size, _socket(rank, size, store), _device(rank, device), timeout)
+    _fresh = False
+    if (_session.world.rank, _session.world.size) != (rank, size):
+        raise Error(
+            f"torch says rank {rank} of {size}, Weir rank {_session.world.rank} of {_session.world.size}; "
+            "under weir run leave RANK and WORLD_SIZE to it"
+        )
+    return _session
+
+
+def leave():
+    """Leaves the job, at the end of the process at the latest."""
+    global _session
+    left, _session = _session, None
+    if left is not None:
+        try:
+            left.close()
+        except Error:
+            pass  # the agent sees the process end
+
+
+def _socket(rank, size, store):
+    """The agent's socket: as the environment says, or that of an agent which rank 0 starts."""
+    named = os.environ.get("WEIR_AGENT_SOCKET")
+    if named:
+        return named
+    local = int(os.environ.get("LOCAL_WORLD_SIZE", size))
+    if local != size:
+        raise Error(f"Weir serves the ranks of one host, and of {size} ranks {local} are on this one")
+    key = prefix("weir/agent")
+    if rank == 0:
+        try:
+            answer = "+" + _agent.start(size)
+        except Error as error:
+            answer = "-" + str(error)
+        store.set(key, answer)
+    else:
+        try:
+            store.wait([key], _AGENT_PATIENCE)
+        except Exception as error:
+            raise Error(f"rank 0 has not started an agent within {_AGENT_PATIENCE.total_seconds():.0f} s") from error
+        answer = store.get(key).decode()
+    if answer[0] == "-":
+        raise Error(answer[1:])
+    return answer[1:]
+
+
+def _device(rank, named):
+    """The GPU to join with; "" for none."""
+    if named is not None:
+        return named
+    if os.environ.get("WEIR_DEVICE"):
+        return os.environ["WEIR_DEVICE"]
+    if not torch.cuda.is_available():
+        return ""
+    current = torch.cuda.current_device()
+    if current == 0:  # nobody has chosen one
+        current = int(os.environ.get("LOCAL_RANK", rank)) % torch.cuda.device_count()
+    return str(current)
+
+
+def register():
+    """Makes init_process_group work under weir run, which gives no address at which ranks could meet: they meet at the agent."""
+    if "WEIR_AGENT_SOCKET" in os.environ and not {"RANK", "WORLD_SIZE", "MASTER_ADDR"} & set(os.environ):
+        for theirs, ours in (("RANK", "WEIR_RANK"), ("WORLD_SIZE", "WEIR_WORLD_SIZE")):
+            if ours in os.environ:
+                os.environ[theirs] = os.environ["LOCAL_" + theirs] = os.environ[ours]
+    rendezvous.register_rendezvous_handler("weir", _meet)
+    handlers = getattr(rendezvous, "_rendezvous_handlers", {})
+    usual = handlers.get("env")
+    if usual is not None:
+
+        def environment(url, *args, **kwargs):
+            if "MASTER_ADDR" not in os.environ and "WEIR_AGENT_SOCKET" in os.environ:
+                return _meet(url, *args, **kwargs)
+            return usual(url, *args, **kwargs)
+
+        handlers["env"] = environment
+    atexit.register(leave)
+
+
+def _meet(url, timeout=dist.distributed_c10d.default_pg_timeout, **_):
+    """The rendezvous weir://: rank 0 opens a store at a free port, and the agent tells the others."""
+    global _session, _fresh
+    leave()
+    rank = int(os.environ["WEIR_RANK"])
+    _session, _fresh = join(device=_device(rank, None)), True
+    world = _session.world
+    store, port = None, 0
+    if world.rank == 0:
+        store = dist.TCPStore("127.0.0.1", 0, world.size, True, timeout, wait_for_workers=False)
+        port = store.port
+    port = int.from_bytes(world.exchange(port.to_bytes(4, "little"))[0], "little")
+    if store is None:
+        store = dist.TCPStore("127.0.0.1", port, world.size, False, timeout, wait_for_workers=False)
+    yield store, world.rank, world.size
+    raise RuntimeError("weir:// has no second rendezvous")

@@ -1,0 +1,175 @@
+"""The backend "weir" of torch.distributed: all_reduce by Weir, everything else by a backend that is named for it.
+
+    import torch.distributed as dist, weir.torch
+    dist.init_process_group("weir")
+
+docs/adopt/pytorch.md says what to set. A process group of Weir takes CPU and CUDA tensors alike, so "cpu:weir,cuda:weir" is
+the same, and a group with weir for one kind of device has it for both.
+"""
+
+import dataclasses
+import threading
+import typing
+
+import torch
+import torch.distributed as dist
+from torch._C._distributed_c10d import AllreduceOptions, ReduceOp, _create_work_from_future
+
+from . import _array, _torch_join
+from ._errors import Error, GroupFailed, Invalid
+from ._torch_others import DELEGATED, Others
+
+
+@dataclasses.dataclass
+class Options:
+    """What init_process_group and new_group take as pg_options.
+
+    others is the backend for what Weir does not do: "gloo", "nccl", None (such calls are errors), or one for each kind of device,
+    which is the default. device is the GPU of this rank as weir.join takes it; "" is none; None takes WEIR_DEVICE, or else the
+    current device, or else the local rank modulo the number of GPUs. It counts at the first group only.
+    """
+
+    others: typing.Union[str, None, dict] = dataclasses.field(default_factory=lambda: {"cpu": "gloo", "cuda": "nccl"})
+    device: typing.Optional[str] = None
+
+    def __post_init__(self):
+        if not isinstance(self.others, dict):
+            self.others = {"cpu": None if self.others == "nccl" else self.others, "cuda": self.others}
+        for device, name in self.others.items():
+            if device not in ("cpu", "cuda") or name not in ("gloo", "nccl", None) or (device, name) == ("cpu", "nccl"):
+                raise Invalid(f"others: {name!r} for {device}; want gloo, for cuda also nccl, or None")
+
+
+_OPS = [(ReduceOp.SUM, "sum"), (ReduceOp.AVG, "avg"), (ReduceOp.MAX, "max"), (ReduceOp.MIN, "min"), (ReduceOp.PRODUCT, "prod")]
+_TYPES = {getattr(torch, name) for name in _array.DATA_TYPES}
+
+
+class ProcessGroupWeir(dist.ProcessGroup):
+    """A process group whose all_reduce is Weir's. Calls from several threads come one after the other."""
+
+    def __init__(self, group, others):
+        super().__init__(group.rank, group.size)
+        self.weir, self._others = group, others
+        self._lock = threading.Lock()
+        self._known = set()  # classes of CUDA calls that were decided for graphs too
+
+    def getBackendName(self):
+        """For torch's C++."""
+        return "weir"
+
+    name = getBackendName
+
+    def allreduce(self, tensors, opts=None, op=None):
+        """All-reduces tensors in place; what Weir has no type or op for goes to the other backend."""
+        tensors = [tensors] if isinstance(tensors, torch.Tensor) else tensors
+        wanted = getattr(opts, "reduceOp", None) if opts is not None else op
+        if wanted is None:
+            wanted = opts if opts is not None else ReduceOp.SUM
+        name = next((name for known, name in _OPS if wanted == known), None)
+        if name is None or any(t.dtype not in _TYPES or t.layout != torch.strided for t in tensors):
+            given = AllreduceOptions()
+            given.reduceOp = wanted
+            return self._others.of(tensors, "all_reduce of this type or op").allreduce(tensors, given)
+        with self._lock:
+            for tensor in tensors:
+                self._all_reduce(tensor.detach(), name)
+        # Newer versions of torch say when nobody keeps the Work: then it need not know the tensors, which costs more than
+        # the call, as it has come to the current stream already.
+        return completed(tensors) if getattr(opts, "asyncOp", True) else _DONE
+
+    def allreduce_coalesced(self, tensors, opts=None):
+        """All-reduces one tensor after the other."""
+        return self.allreduce(tensors, opts)
+
+    def _all_reduce(self, tensor, op):
+        if tensor.numel() == 0:
+            return
+        if tensor.is_cuda:
+            self._warm(tensor.dtype, op)
+        if tensor.is_contiguous():
+            self.weir.all_reduce(tensor, op)
+        else:
+            whole = tensor.contiguous()
+            self.weir.all_reduce(whole, op)
+            tensor.copy_(whole)
+
+    def _warm(self, dtype, op):
+        """Before the first call of a class has it decided for graphs too: programs make some calls before they capture."""
+        if (dtype, op) in self._known or torch.cuda.is_current_stream_capturing():
+            return
+        try:
+            self.weir.warm(dtype, op, "cuda", captured=True)
+        except GroupFailed:
+            raise
+        except Error:
+            pass  # nobody serves it, on any rank; a capture will say so
+        self._known.add((dtype, op))
+
+    def barrier(self, opts=None):
+        """Waits for all ranks."""
+        other = self._others.named("cpu")
+        if other is not None:
+            return other.barrier() if opts is None else other.barrier(opts)
+        self.weir.barrier()
+        return completed([])
+
+    def _start_coalescing(self, device=None):
+        """Calls between this and the end are made as they come."""
+
+    def _end_coalescing(self, device=None):
+        return completed([])
+
+
+def _delegate(method, collective):
+    def call(self, *args, **kwargs):
+        return getattr(self._others.of((args, kwargs), collective), method)(*args, **kwargs)
+
+    call.__name__ = method
+    call.__doc__ = f"{collective} by the backend that is named for it."
+    return call
+
+
+for _method, _collective in DELEGATED.items():
+    setattr(ProcessGroupWeir, _method, _delegate(_method, _collective))
+
+
+def completed(tensors):
+    """A Work of calls that have been made: host memory holds the result, and streams of devices come to it."""
+    devices = sorted({t.device.index for t in tensors if t.is_cuda})
+    future = torch.futures.Future(devices=[torch.device("cuda", d) for d in devices]) if devices else torch.futures.Future()
+    future.set_result(list(tensors))
+    return _create_work_from_future(future)
+
+
+_DONE = completed([])
+
+
+def _create(given, options=None):
+    """What torch calls to make a process group, on its members."""
+    options = Options() if options is None else options
+    if not isinstance(options, Options):
+        raise Invalid(f"pg_options is a {type(options).__name__}; give weir.torch.Options")
+    seconds = given.timeout.total_seconds() if given.timeout else None
+    members = list(given.global_ranks_in_group)
+    if members and _torch_join.session() is not None:
+        group = _torch_join.session().new_group(members, timeout=seconds)
+    else:
+        group = _torch_join.join_as(given.group_rank, given.group_size, given.store, options.device, seconds).world
+    return ProcessGroupWeir(group, Others(options.others, given.store, group.rank, group.size, given.timeout))
+
+
+def _register():
+    if hasattr(dist.Backend, "WEIR"):
+        return
+    try:
+        dist.Backend.register_backend("weir", _create, extended_api=True, devices=["cpu", "cuda"])
+    except TypeError:  # before 2.0 a backend has all devices
+        dist.Backend.register_backend("weir", _create, extended_api=True)
+    _torch_join.register()
+
+
+def _autoload():
+    """For the entry point of torch.backends, which imports this module."""
+
+
+_register()
