@@ -70,6 +70,38 @@ func TestSubgroups(t *testing.T) {
 	}))
 }
 
+func TestSplit(t *testing.T) {
+	j := startAgent(t, 4, nil, candidate("flat", &fake{}))
+	noErrors(t, j.each(t, 4, func(s *rank.Session) error {
+		me := s.World().Rank()
+		even, err := s.World().Split(t.Context(), me%2, -me) // the highest rank first
+		if err != nil {
+			return err
+		}
+		if want := [][]int{{2, 0}, {3, 1}}[me%2]; !cmp.Equal(even.Ranks(), want) {
+			return fmt.Errorf("rank %d is with %v, want %v", me, even.Ranks(), want)
+		}
+		if err := sumIsRight(even, 10); err != nil {
+			return err
+		}
+		color := []int{5, -1, 5, 5}[me]
+		same, err := s.World().Split(t.Context(), color, 0) // by rank where keys are the same
+		if err != nil {
+			return err
+		}
+		if color < 0 {
+			if same != nil {
+				return fmt.Errorf("a negative color made the group %v", same.Ranks())
+			}
+			return nil
+		}
+		if !cmp.Equal(same.Ranks(), []int{0, 2, 3}) {
+			return fmt.Errorf("rank %d is with %v, want 0, 2, 3", me, same.Ranks())
+		}
+		return errors.Join(sumIsRight(same, 10), same.Close())
+	}))
+}
+
 // TestDecisionDoesNotDependOnWhoAsksFirst has every rank come first once.
 func TestDecisionDoesNotDependOnWhoAsksFirst(t *testing.T) {
 	const world = 3

@@ -142,7 +142,7 @@ assert not torch.equal(a["0.weight"], untrained)
 
 // TestPythonWheel builds the package as a wheel and uses what it installs.
 func TestPythonWheel(t *testing.T) {
-	program, env := python(t, "pip", "setuptools", "wheel", "numpy")
+	program, env := python(t, "setuptools", "wheel", "pip", "numpy")
 	dir := t.TempDir()
 	if err := os.CopyFS(filepath.Join(dir, "source"), os.DirFS("../sdk/python")); err != nil { // pip writes beside the source
 		t.Fatal(err)

@@ -190,6 +190,7 @@ func (p *Program) BadCalls(pinned []byte) []BadCall {
 		{"not aligned", p.Dst + 2, p.Src, 100, f32, sum, s, "does not begin at a multiple of 4 bytes"},
 		{"nothing", p.Dst, p.Src, 0, f32, sum, s, "0 elements"},
 		{"less than nothing", p.Dst, p.Src, -3, f32, sum, s, "-3 elements"},
+		{"a count that wraps around", p.Dst, p.Src, 1<<62 + 1, f32, sum, s, "4611686018427387905 elements"},
 		{"no such type", p.Dst, p.Src, 100, 99, sum, s, "unknown data type"},
 		{"no such op", p.Dst, p.Src, 100, f32, 99, s, "unknown reduce op"},
 	}
