@@ -21,6 +21,7 @@ var asRequirement = []backend.Code{
 	backend.WorldSize, backend.Arch, backend.Platform, backend.MemoryKind, backend.LinkNotFull, backend.P2PUnreported,
 	backend.NoMulticast, backend.ScopeCode, backend.MultiHost, backend.DType, backend.OpCode, backend.TooSmall,
 	backend.TooLarge, backend.Alignment, backend.InPlace, backend.CaptureState, backend.InFlight, backend.Determinism,
+	backend.NUMACode,
 }
 
 // advertisedIsAccepted: what meets the requirements is accepted, or declined for a reason that data cannot say.
