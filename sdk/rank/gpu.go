@@ -152,7 +152,8 @@ func (g *Group) compare(now time.Time) {
 		case peer.State == rankv1.Left && peer.Number < own.Number:
 			g.brokenLater(own.Number, fmt.Errorf("rank %d has left the group; %s", rank, g.did(g.rank)))
 			return
-		case peer.Number < own.Number, peer.Number == own.Number && captured != own.Class.Captured:
+		case peer.Number < own.Number, peer.Number == own.Number && captured != own.Class.Captured,
+			peer.Number == own.Number && peer.Done < own.Number: // it is still inside the call, such as one that was stopped there
 			behind = rank
 		}
 	}
