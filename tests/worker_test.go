@@ -132,7 +132,7 @@ func TestFailoverIsTraced(t *testing.T) {
 // what.
 func TestRanksDisagreeBeforeAWorker(t *testing.T) {
 	folder := runFolder(t)
-	out, err := weir(t, folder, badWorkers("fine@"), "run", "-q", "-n", "3", "--", "sh", "-c", "checked -calls 100 -op sum -strange 1@40; exit 0").CombinedOutput()
+	out, err := weir(t, folder, badWorkers("fine@"), "run", "-q", "-n", "3", "--", "sh", "-c", "checked -calls 100 -op sum -other-size 1@40; exit 0").CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}

@@ -182,15 +182,15 @@ func (g *group) isGone(rank int) bool {
 	return g.gone[rank]
 }
 
-// left notes that a rank takes no further part. why is a sentence about it.
-func (g *group) left(rank int, why string) {
+// left notes that a rank takes no further part: it has Left, or is Lost. why is a sentence about it.
+func (g *group) left(rank int, as rankv1.RankState, why string) {
 	g.mu.Lock()
 	if g.gone[rank] || g.closed {
 		g.mu.Unlock()
 		return // the board may be gone too
 	}
 	g.gone[rank] = true
-	g.board.Leave(rank)
+	g.board.Leave(rank, as)
 	over := !slices.Contains(g.gone, false)
 	g.cancelUpgrade(errors.New(why))
 	g.mu.Unlock()
@@ -221,7 +221,7 @@ func (g *group) lost(rank int, why string) {
 			break
 		}
 	}
-	g.left(rank, why)
+	g.left(rank, rankv1.Lost, why)
 }
 
 // abandon gives up what ranks wait for when one of them will not come.

@@ -154,7 +154,7 @@ func (m *member) handle(msg *rankv1.FromRank, files map[uint64]*os.File) error {
 		return nil
 	case *rankv1.FromRank_Leave:
 		if g, rank, err := m.job.group(m, body.Leave.Group); err == nil {
-			g.left(rank, fmt.Sprintf("rank %d has left the group", rank))
+			g.left(rank, rankv1.Left, fmt.Sprintf("rank %d has left the group", rank))
 		}
 		return nil
 	}

@@ -23,9 +23,12 @@ func (g *Group) broken(number uint64, err error) error {
 	var mismatch *exec.Mismatch
 	var late *exec.Late
 	var text string
+	why := g.board.Why()
 	switch {
 	case errors.Is(err, exec.ErrAborted):
 		return g.aborted()
+	case why != "": // somebody else was first: the same words on all ranks
+		text = why
 	case errors.As(err, &mismatch):
 		text = g.disagreement(number)
 	case errors.As(err, &late):
@@ -81,8 +84,8 @@ func (g *Group) stalled() error {
 			return &exec.Mismatch{Rank: rank}
 		case peer.Refused == own.Number: // and has gone on since
 			return &exec.Mismatch{Rank: rank}
-		case peer.State == rankv1.Left && peer.Number < own.Number:
-			return fmt.Errorf("rank %d has left the group; %s; %s", rank, g.did(rank), g.did(g.rank))
+		case peer.State != rankv1.Active && peer.Number < own.Number:
+			return fmt.Errorf("%s; %s; %s", g.gone(rank, peer.State), g.did(rank), g.did(g.rank))
 		}
 	}
 	return nil
@@ -125,6 +128,14 @@ func (g *Group) behind(number uint64) []int {
 
 func (g *Group) didAll(ranks []int) string {
 	return strings.Join(lo.Map(ranks, func(rank, _ int) string { return g.did(rank) }), "; ")
+}
+
+// gone says in which way a rank takes no further part.
+func (g *Group) gone(rank int, as rankv1.RankState) string {
+	if as == rankv1.Lost {
+		return fmt.Sprintf("rank %d (process %d) has ended", rank, g.facts.Ranks[rank].PID)
+	}
+	return fmt.Sprintf("rank %d has left the group", rank)
 }
 
 func (g *Group) did(rank int) string {

@@ -149,8 +149,8 @@ func (g *Group) compare(now time.Time) {
 			peer.Refused == own.Number && own.Refused != own.Number:
 			g.brokenLater(own.Number, &exec.Mismatch{Rank: rank})
 			return
-		case peer.State == rankv1.Left && peer.Number < own.Number:
-			g.brokenLater(own.Number, fmt.Errorf("rank %d has left the group; %s", rank, g.did(g.rank)))
+		case peer.State != rankv1.Active && peer.Number < own.Number:
+			g.brokenLater(own.Number, fmt.Errorf("%s; %s", g.gone(rank, peer.State), g.did(g.rank)))
 			return
 		case peer.Number < own.Number, peer.Number == own.Number && captured != own.Class.Captured,
 			peer.Number == own.Number && peer.Done < own.Number: // it is still inside the call, such as one that was stopped there

@@ -217,7 +217,7 @@ func (g *Group) Close() error {
 	unfinished := errors.Join(g.freeDeviceMemory(dead), closeDevicePlans(plans, dead)) // before the peers are told
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.board.Leave(g.rank)
+	g.board.Leave(g.rank, rankv1.Left)
 	s := g.session
 	s.mu.Lock()
 	delete(s.groups, g.id)

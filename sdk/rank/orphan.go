@@ -41,22 +41,22 @@ func (g *Group) endedPeer() string {
 	}
 	for rank := range g.ranks {
 		id, pid := g.board.Identity(rank), g.facts.Ranks[rank].PID
-		if rank == g.rank || g.board.State(rank) == rankv1.Left || id.Space == 0 || id.Space != rankv1.Self().Space {
+		if rank == g.rank || g.board.State(rank) != rankv1.Active || id.Space == 0 || id.Space != rankv1.Self().Space {
 			continue
 		}
 		if now, err := rankv1.ProcessOf(pid); err == nil && now == id || err != nil && !errors.Is(err, os.ErrNotExist) {
 			continue
 		}
-		if g.board.State(rank) == rankv1.Left { // it said so just before it ended
+		if g.board.State(rank) != rankv1.Active { // it said so just before it ended
 			continue
 		}
 		last := g.board.Begun(rank)
 		for peer := range g.ranks {
 			if len(g.devicePlans) > 0 || g.board.Number(peer) > last.Done {
-				return fmt.Sprintf("rank %d (process %d) has ended; it began %s", rank, pid, last)
+				return fmt.Sprintf("%s; it began %s", g.gone(rank, rankv1.Lost), last)
 			}
 		}
-		g.board.Leave(rank) // nobody misses it so far
+		g.board.Leave(rank, rankv1.Lost) // nobody misses it so far
 	}
 	return ""
 }

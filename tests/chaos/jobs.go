@@ -143,10 +143,7 @@ func (r *round) last(members []member, f fault, cue string) error {
 			return err
 		}
 	}
-	if f.kind == orphanKilled {
-		pattern, least, spared = namesStopped, fatalDeadline, f.whom
-	}
-	if f.kind == rankKilled || f.kind == rankExits {
+	if f.kind == rankKilled || f.kind == rankExits || f.kind == orphanKilled {
 		pattern, spared = regexp.MustCompile(fmt.Sprintf(namesEnd, f.whom, victim.pid())), f.whom
 		if f.kind == rankExits { // it says nothing when
 			<-victim.ended

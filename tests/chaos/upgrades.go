@@ -111,7 +111,7 @@ func (r *round) upgrade(f fault, why string) error {
 	}
 	said, err := r.reload(args...)
 	for range 5 { // the process that was struck before may be missed only now, in a call
-		if f.kind != upgraded || err == nil || !strings.Contains(said.String(), "a worker was lost in a call") {
+		if f.kind == upgradeStruck || err == nil || !strings.Contains(said.String(), "a worker was lost in a call") {
 			break
 		}
 		said, err = r.reload(args...)

@@ -63,7 +63,8 @@ type RankState uint32
 // The states.
 const (
 	Active RankState = iota
-	Left             // closed the group or ended after its last call
+	Left             // closed the group
+	Lost             // its process has ended without that
 )
 
 // BoardSize is the size of a board in bytes.
@@ -175,9 +176,9 @@ func (b *Board) End(rank int, number uint64) {
 	ordered.Store64(b.rank(rank, offDone), number)
 }
 
-// Leave publishes that a rank takes no further part.
-func (b *Board) Leave(rank int) {
-	atomic.StoreUint32((*uint32)(b.at(rank, offState)), uint32(Left))
+// Leave publishes that a rank takes no further part: Left, or Lost.
+func (b *Board) Leave(rank int, as RankState) {
+	atomic.StoreUint32((*uint32)(b.at(rank, offState)), uint32(as))
 }
 
 // Begun reads what a rank published last.

@@ -122,7 +122,7 @@ func TestBoardReadWhileWritten(t *testing.T) {
 
 func TestBoardState(t *testing.T) {
 	agent, rank := boards(t, 2)
-	rank.Leave(1)
+	rank.Leave(1, Left)
 	if agent.Begun(1).State != Left || agent.Begun(0).State != Active {
 		t.Errorf("states %d and %d, want active and left", agent.Begun(0).State, agent.Begun(1).State)
 	}
