@@ -23,6 +23,7 @@ var libweir struct {
 // cLibrary is the folder of libweir.so and weir.h, which are built once.
 func cLibrary(t testing.TB) string {
 	t.Helper()
+	require.Programs(t)
 	require.Tool(t, "cc")
 	dir := filepath.Join(bin, "lib")
 	libweir.once.Do(func() { libweir.out, libweir.err = exec.Command("../sdk/cabi/build", dir).CombinedOutput() })

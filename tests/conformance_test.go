@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/weir-project/weir/sdk/conformance"
+	"github.com/weir-project/weir/tests/require"
 )
 
 // conformed is what `weir plugins test --format json` prints.
@@ -26,6 +27,7 @@ type conformed struct {
 // conform runs `weir plugins test` and returns what it found and its exit code.
 func conform(t *testing.T, env []string, args ...string) (conformed, int) {
 	t.Helper()
+	require.Programs(t)
 	cmd := exec.Command(filepath.Join(bin, "weir"), append([]string{"plugins", "test", "--format", "json"}, args...)...)
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr, cmd.Env = &stdout, &stderr, append(os.Environ(), env...)

@@ -78,6 +78,7 @@ func acceptsAll(out, name string) bool {
 // scaffoldEnv is the environment of a language, for which the test is skipped where it is not to be had.
 func scaffoldEnv(t *testing.T, lang string, device bool) []string {
 	t.Helper()
+	require.Programs(t)
 	path := bin + ":" + filepath.Join(bin, "programs") + ":" + os.Getenv("PATH")
 	env := []string{"GOFLAGS=-buildvcs=false", "GOPROXY=off", "XDG_CACHE_HOME=" + t.TempDir(), "CGO_ENABLED=0", "GOWORK=off"}
 	cache, err := exec.Command("go", "env", "GOCACHE").Output()

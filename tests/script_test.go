@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
+	"github.com/weir-project/weir/tests/require"
 )
 
 // TestScripts runs testdata/*.txtar: command lines as a user types them, with the real programs.
@@ -23,6 +24,7 @@ func TestCases(t *testing.T) { runScripts(t, "testdata/cases") }
 
 func runScripts(t *testing.T, dir string) {
 	t.Helper()
+	require.Programs(t)
 	config, err := filepath.Abs("../examples/backend-minimal/weir.yaml")
 	if err != nil {
 		t.Fatal(err)

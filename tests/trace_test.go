@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/weir-project/weir/engine/telemetry/telemetrytest"
+	"github.com/weir-project/weir/tests/require"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
@@ -19,6 +20,7 @@ var update = flag.Bool("update", false, "write the golden files anew")
 // weir is a command of the real engine with a folder of its own for sockets.
 func weir(t testing.TB, folder string, env []string, args ...string) *exec.Cmd {
 	t.Helper()
+	require.Programs(t)
 	cmd := exec.CommandContext(t.Context(), filepath.Join(bin, "weir"), args...)
 	cmd.Env = append([]string{
 		"PATH=" + filepath.Join(bin, "programs") + ":" + bin + ":" + os.Getenv("PATH"), "HOME=", "XDG_RUNTIME_DIR=" + folder,

@@ -16,6 +16,7 @@ import (
 	"github.com/weir-project/weir/core/schedule/allreduce"
 	"github.com/weir-project/weir/engine/agent"
 	"github.com/weir-project/weir/sdk/rank"
+	"github.com/weir-project/weir/tests/require"
 )
 
 // ring is another right schedule.
@@ -211,7 +212,7 @@ func TestUpgradeOfIdleRanks(t *testing.T) {
 func TestAgentEndsInAnUpgrade(t *testing.T) {
 	const world = 3
 	moments := 12
-	if raced {
+	if require.Raced {
 		moments = 3
 	}
 	for n := range moments {
@@ -248,7 +249,7 @@ func TestAgentEndsInAnUpgrade(t *testing.T) {
 func TestGroupsComeAndGoDuringUpgrades(t *testing.T) {
 	const world = 3
 	groups := 25
-	if raced {
+	if require.Raced {
 		groups = 3
 	}
 	j := startAgent(t, world, func(o *agent.Options) { o.Candidates = version(1, &fake{}) })

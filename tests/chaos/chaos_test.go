@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/weir-project/weir/tests/require"
 )
 
 var built struct {
@@ -122,6 +124,7 @@ func TestEveryKindIsPlanned(t *testing.T) {
 
 // TestDefectsAreFound: what is wrong, lost or left behind is reported, with the seed and the command that repeats it.
 func TestDefectsAreFound(t *testing.T) {
+	require.Programs(t)
 	for plant, want := range map[string]string{
 		"wrong sum":    `element \d+ is \d+, want \d+`,
 		"lost call":    `ranks disagree|element \d+ is .*, want|different numbers of calls|did not (begin|call) `,

@@ -51,6 +51,7 @@ func run(m *testing.M) int {
 
 // TestBlocks does what the pages for authors show, in their order: a page is one session in a folder of its own.
 func TestBlocks(t *testing.T) {
+	require.Programs(t)
 	pages, err := filepath.Glob(filepath.Join(root, "docs/authors/*.md"))
 	if err != nil || len(pages) == 0 {
 		t.Fatalf("no pages: %v", err)

@@ -34,6 +34,15 @@ func Missing(t testing.TB, name, reason string) {
 	t.Skipf("%s is needed: %s", name, reason)
 }
 
+// Programs is for tests that only start programs, which are built without the race detector: with it on they would find nothing
+// more, so they are skipped.
+func Programs(t testing.TB) {
+	t.Helper()
+	if Raced {
+		t.Skip("the programs that it starts are not built with the race detector")
+	}
+}
+
 // Python is the path of a Python 3 that has the modules: the one in PATH, or else the distribution's.
 func Python(t testing.TB, modules ...string) string {
 	t.Helper()
