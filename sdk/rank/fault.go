@@ -23,12 +23,9 @@ func (g *Group) broken(number uint64, err error) error {
 	var mismatch *exec.Mismatch
 	var late *exec.Late
 	var text string
-	why := g.board.Why()
 	switch {
 	case errors.Is(err, exec.ErrAborted):
 		return g.aborted()
-	case why != "": // somebody else was first: the same words on all ranks
-		text = why
 	case errors.As(err, &mismatch):
 		text = g.disagreement(number)
 	case errors.As(err, &late):

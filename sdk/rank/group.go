@@ -239,8 +239,12 @@ func (g *Group) Close() error {
 func (g *Group) fail(e *GroupError) *GroupError {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.dead.CompareAndSwap(nil, e) && !g.closed {
+	if g.dead.Load() == nil && !g.closed {
 		g.board.AbortBecause(e.Text)
+		if first := g.board.Why(); first != "" { // of whoever gave it up first: the same words on every rank
+			e = &GroupError{Group: e.Group, Text: first}
+		}
 	}
+	g.dead.CompareAndSwap(nil, e)
 	return g.dead.Load()
 }

@@ -114,6 +114,7 @@ func (r *round) upgrade(f fault, why string) error {
 		if f.kind == upgradeStruck || err == nil || !strings.Contains(said.String(), "a worker was lost in a call") {
 			break
 		}
+		r.sleep(100 * time.Millisecond) // until ranks have decided without it
 		said, err = r.reload(args...)
 	}
 	killer.Wait()
