@@ -188,9 +188,9 @@ const hearPatience = 5 * time.Second
 
 func lastOutcome(kind string) string {
 	switch kind {
-	case rankStopped, orphanKilled:
+	case rankStopped:
 		return "every other rank names it, after the deadline"
-	case rankKilled, rankExits:
+	case rankKilled, rankExits, orphanKilled:
 		return "every other rank names it"
 	}
 	return "every rank is told who called what"
