@@ -63,3 +63,23 @@ func TestOtherLanguagesGoWrong(t *testing.T) {
 		})
 	}
 }
+
+// TestSuiteTellsOfAnException: the exception that ended a worker's service stands in the failure, since its log is not shown.
+func TestSuiteTellsOfAnException(t *testing.T) {
+	env := scaffoldEnv(t, "python", false)
+	dir := filepath.Join(t.TempDir(), "new")
+	mustRun(t, "", env, "weir", "plugins", "new", dir, "--name", "bad", "--kind", "worker", "--lang", "python")
+	source := filepath.Join(dir, "backend.py")
+	text, err := os.ReadFile(source)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const work = "        with numpy.errstate"
+	if err := os.WriteFile(source, []byte(strings.Replace(string(text), work, "        raise RuntimeError('out of luck')\n"+work, 1)), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	c, code := conform(t, env, source, "--tls", "off", "--run", "results/same-bits")
+	if code != 1 || len(c.Results) != 1 || !strings.Contains(c.Results[0].Seen, "has ended: RuntimeError: out of luck") {
+		t.Errorf("exit code %d, %+v", code, c.Results)
+	}
+}

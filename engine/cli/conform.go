@@ -241,6 +241,7 @@ type conformProcess struct {
 func (p *conformProcess) plugin() pluginhost.Status { return p.host.Plugins()[0] }
 func (p *conformProcess) PID() int                  { return p.plugin().PID }
 func (p *conformProcess) Printed() []string         { return p.printed.all() }
+func (p *conformProcess) Complaints() []string      { return p.printed.complained() }
 
 func (p *conformProcess) Health(ctx context.Context) error {
 	return p.host.Health(ctx, p.plugin().Name)

@@ -160,10 +160,11 @@ func listRules(w io.Writer, format string) error {
 	return t.Flush()
 }
 
-// printedLines keeps what a plugin prints on standard output, which the host logs.
+// printedLines keeps what a plugin prints on standard output and complains of in its log, both of which the host logs.
 type printedLines struct {
-	mu    sync.Mutex
-	lines []string
+	mu         sync.Mutex
+	lines      []string
+	complaints []string
 }
 
 func (p *printedLines) all() []string {
@@ -172,11 +173,32 @@ func (p *printedLines) all() []string {
 	return append([]string(nil), p.lines...)
 }
 
+func (p *printedLines) complained() []string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return append([]string(nil), p.complaints...)
+}
+
+// complaint is a record as one line, with the error that it carries. Of several lines, such as a traceback, the last says what it was.
+func complaint(r slog.Record) string {
+	text := strings.TrimSpace(r.Message)
+	if first, rest, many := strings.Cut(text, "\n"); many {
+		text = first + ": " + strings.TrimSpace(rest[strings.LastIndexByte(rest, '\n')+1:])
+	}
+	r.Attrs(func(a slog.Attr) bool {
+		if a.Key == "error" || a.Key == "err" {
+			text += ": " + oneLine(fmt.Errorf("%v", a.Value))
+		}
+		return true
+	})
+	return text
+}
+
 func (p *printedLines) handler(next slog.Handler) slog.Handler {
 	return &stdoutHandler{Handler: next, to: p}
 }
 
-// stdoutHandler notes the records of a logger that carries the attribute stream=stdout.
+// stdoutHandler notes the records of a logger that carries the attribute stream=stdout, and those that are complaints.
 type stdoutHandler struct {
 	slog.Handler
 	to     *printedLines
@@ -184,13 +206,17 @@ type stdoutHandler struct {
 }
 
 func (h *stdoutHandler) Enabled(ctx context.Context, l slog.Level) bool {
-	return h.stdout || h.Handler.Enabled(ctx, l)
+	return h.stdout || l >= slog.LevelWarn || h.Handler.Enabled(ctx, l)
 }
 
 func (h *stdoutHandler) Handle(ctx context.Context, r slog.Record) error {
 	if h.stdout {
 		h.to.mu.Lock()
 		h.to.lines = append(h.to.lines, r.Message)
+		h.to.mu.Unlock()
+	} else if r.Level >= slog.LevelWarn {
+		h.to.mu.Lock()
+		h.to.complaints = append(h.to.complaints, complaint(r))
 		h.to.mu.Unlock()
 	}
 	if !h.Handler.Enabled(ctx, r.Level) {

@@ -7,4 +7,4 @@ import (
 )
 
 // TestBackend holds the backend to the contract. Its kernel runs where there is a GPU.
-func TestBackend(t *testing.T) { backendtest.Run(t, oneshot{}) }
+func TestBackend(t *testing.T) { backendtest.Run(t, allReduce{}) }

@@ -17,13 +17,13 @@ import (
 )
 
 func main() {
-	os.Exit(plugin.Serve(plugin.Plugin{Name: "minimal", Version: "0.1.0", Backends: []backend.Backend{chain{}}}))
+	os.Exit(plugin.Serve(plugin.Plugin{Name: "minimal", Version: "0.1.0", Backends: []backend.Backend{allReduce{}}}))
 }
 
-type chain struct{}
+type allReduce struct{}
 
 // Info says what the backend is and what it needs. The engine checks the requirements without asking.
-func (chain) Info() backend.Info {
+func (allReduce) Info() backend.Info {
 	return backend.Info{
 		Name:        "minimal",
 		Description: "shared memory, the sum is passed along a chain of ranks",
@@ -38,7 +38,7 @@ func (chain) Info() backend.Info {
 }
 
 // Accept says yes to every message size: nothing matters here that the requirements do not say.
-func (chain) Accept(context.Context, backend.Request) (backend.Verdict, error) {
+func (allReduce) Accept(context.Context, backend.Request) (backend.Verdict, error) {
 	return backend.Accepted(backend.AllBytes()...), nil
 }
 
@@ -47,7 +47,7 @@ func (chain) Accept(context.Context, backend.Request) (backend.Verdict, error) {
 //
 // One copy of each slot is enough: a rank comes to the next tile only after the last rank's signal, and by then every
 // partial sum has been read; the last rank fills its slot again only after all others have come to the next tile.
-func (chain) Plan(_ context.Context, req backend.Request, _ []backend.Range) (plan.Plan, error) {
+func (allReduce) Plan(_ context.Context, req backend.Request, _ []backend.Range) (plan.Plan, error) {
 	const whole, filled = plan.AllChunks, 0
 	shape := schedule.Shape{TileBytes: 64 << 10, Buffers: 1, Slots: 1, Signals: 1, Chunks: 1}
 	return schedule.Build(req.Group.WorldSize(), shape, func(r *schedule.Rank) {
@@ -69,4 +69,4 @@ func (chain) Plan(_ context.Context, req backend.Request, _ []backend.Range) (pl
 }
 
 // Release has nothing to end: the backend holds nothing for a group.
-func (chain) Release(context.Context, string) error { return nil }
+func (allReduce) Release(context.Context, string) error { return nil }

@@ -8,5 +8,5 @@ import (
 
 // TestBackend holds the backend to the contract and runs its plan for every data type and reduce op.
 func TestBackend(t *testing.T) {
-	backendtest.Run(t, chain{})
+	backendtest.Run(t, allReduce{})
 }

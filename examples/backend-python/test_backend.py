@@ -36,10 +36,11 @@ class Layout(unittest.TestCase):
         self.assertFalse(m.arrived(3))
         for rank in range(3):
             at = m.record_offset(rank, 0)
-            m.control[at : at + 40] = numpy.frombuffer(struct.pack("=4Q2I", 3, 7, 8, 8, weir_worker.DATA_TYPES.index("int32"), 0), numpy.uint8)
+            m.control[at : at + 40] = numpy.frombuffer(struct.pack("=4Q2I", 3, 7, 8, 12, weir_worker.DATA_TYPES.index("int32"), 0), numpy.uint8)
         self.assertTrue(m.arrived(3))
         tile = m.tile(3)
-        self.assertEqual((tile.call, tile.data_type, tile.op, len(tile.inputs), len(tile.out)), (7, "int32", "sum", 3, 8))
+        self.assertEqual((tile.call, tile.call_bytes, tile.data_type, tile.op), (7, 12, "int32", "sum"))
+        self.assertEqual((len(tile.inputs), len(tile.out)), (3, 8))
         self.assertTrue(m.complete(3))
         self.assertEqual(struct.unpack_from("=Q", m.control, 256), (0x0000000100000003,))
         m.control[256:264] = numpy.frombuffer(struct.pack("=Q", weir_worker.completion(5, weir_worker.FAILED)), numpy.uint8)
@@ -59,7 +60,7 @@ class Results(unittest.TestCase):
     def reduce(self, data_type, op, *inputs, dtype=None):
         arrays = [numpy.array(i, dtype or data_type).view(numpy.uint8) for i in inputs]
         out = numpy.empty_like(arrays[0])
-        backend.Adder().reduce(weir_worker.Tile(1, data_type, op, arrays, out))
+        backend.Adder().reduce(weir_worker.Tile(1, len(out), data_type, op, arrays, out))
         return out.view(dtype or data_type).tolist()
 
     def test_averages_are_divided_towards_zero(self):

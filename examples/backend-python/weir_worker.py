@@ -67,14 +67,17 @@ def completion(tile, state):
 class Tile:
     """A part of an all-reduce: combine inputs, one array of bytes for each rank, into out, which is as long.
 
+    The tiles of a call have its number in call, 0 in the ranks' self-test, and its length in call_bytes. Numbers count all calls
+    of the group, those that this worker does not see too.
+
     The arrays are shared memory. They may be used until the tile is completed; the inputs can only be read. View them as
     what they are, such as inputs[0].view(numpy.float32).
     """
 
-    __slots__ = ("call", "data_type", "op", "inputs", "out")
+    __slots__ = ("call", "call_bytes", "data_type", "op", "inputs", "out")
 
-    def __init__(self, call, data_type, op, inputs, out):
-        self.call, self.data_type, self.op, self.inputs, self.out = call, data_type, op, inputs, out
+    def __init__(self, call, call_bytes, data_type, op, inputs, out):
+        self.call, self.call_bytes, self.data_type, self.op, self.inputs, self.out = call, call_bytes, data_type, op, inputs, out
 
 
 class Memory:
@@ -122,11 +125,11 @@ class Memory:
         slot = self.slot(number)
         record = slice(8, 40)  # all but the tile's number
         said = {bytes(self.control[self.record_offset(r, slot) :][record]) for r in range(self.world)}
-        call, length, _, data_type, op = struct.unpack("=3Q2I", next(iter(said)))
+        call, length, call_bytes, data_type, op = struct.unpack("=3Q2I", next(iter(said)))
         if len(said) != 1 or data_type >= len(SIZES) or op >= len(OPS) or not 0 < length <= self.slot_bytes or length % SIZES[data_type]:
             return None
         inputs = [self.inputs[self.input_offset(r, slot) :][:length] for r in range(self.world)]
-        return Tile(call, DATA_TYPES[data_type], OPS[op], inputs, self.control[self.output_offset(slot) :][:length])
+        return Tile(call, call_bytes, DATA_TYPES[data_type], OPS[op], inputs, self.control[self.output_offset(slot) :][:length])
 
     def complete(self, tile):
         """Says that a tile is done; false if it had been given up. It is the last thing that is done to a tile."""

@@ -17,15 +17,15 @@ import (
 )
 
 func main() {
-	b := adder{worker.Server{Do: worker.Reduce}}
+	b := allReduce{worker.Server{Do: worker.Reduce}}
 	os.Exit(plugin.Serve(plugin.Plugin{Name: "worker", Version: "0.1.0", Backends: []backend.Backend{b}}))
 }
 
-// adder is a backend.Backend, and by worker.Server a backend.Worker.
-type adder struct{ worker.Server }
+// allReduce is a backend.Backend, and by worker.Server a backend.Worker.
+type allReduce struct{ worker.Server }
 
 // Info says what the backend is and what it needs.
-func (adder) Info() backend.Info {
+func (allReduce) Info() backend.Info {
 	return backend.Info{
 		Name:        "worker",
 		Description: "the plugin's process adds up what the ranks put into shared memory",
@@ -40,14 +40,14 @@ func (adder) Info() backend.Info {
 }
 
 // Accept says yes to every message size.
-func (adder) Accept(context.Context, backend.Request) (backend.Verdict, error) {
+func (allReduce) Accept(context.Context, backend.Request) (backend.Verdict, error) {
 	return backend.Accepted(backend.AllBytes()...), nil
 }
 
 // Plan says how large the slots are. With several a rank fills one while the plugin works on another.
-func (adder) Plan(context.Context, backend.Request, []backend.Range) (plan.Plan, error) {
+func (allReduce) Plan(context.Context, backend.Request, []backend.Range) (plan.Plan, error) {
 	return &plan.Worker{SlotBytes: 256 << 10, Slots: 2}, nil
 }
 
 // Release has nothing to end.
-func (adder) Release(context.Context, string) error { return nil }
+func (allReduce) Release(context.Context, string) error { return nil }

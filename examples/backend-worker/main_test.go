@@ -7,4 +7,4 @@ import (
 	"github.com/weir-project/weir/sdk/worker"
 )
 
-func TestBackend(t *testing.T) { backendtest.Run(t, adder{worker.Server{Do: worker.Reduce}}) }
+func TestBackend(t *testing.T) { backendtest.Run(t, allReduce{worker.Server{Do: worker.Reduce}}) }

@@ -27,6 +27,8 @@ type Process interface {
 	PID() int
 	// Printed is what it has printed on standard output since the handshake, a line each.
 	Printed() []string
+	// Complaints are the warnings and errors of its log, and of the host's about it, a line each.
+	Complaints() []string
 	// Health asks gRPC's health service.
 	Health(ctx context.Context) error
 	// Restart kills the process and returns when another one serves in its place.
@@ -150,7 +152,7 @@ func Check(ctx context.Context, r Rule, p Plugin, b backend.Backend, o Options) 
 	case errors.As(err, &skip):
 		result.Outcome, result.Got = Skipped, skip.Error()
 	case err != nil:
-		result.Outcome, result.Got = Failed, err.Error()
+		result.Outcome, result.Got = Failed, err.Error()+s.whyGone(err)
 	}
 	return result
 }
@@ -163,11 +165,16 @@ type suite struct {
 	info     backend.Info
 	deadline time.Duration // of one call of a rank, and of one answer
 	prover   *schedule.Prover
+	heard    int                    // complaints of the process before
 	at       atomic.Pointer[string] // what it is at, for a person who waits
 }
 
 func newSuite(ctx context.Context, p Plugin, b backend.Backend) *suite {
-	return &suite{ctx: ctx, plugin: p, b: b, info: b.Info(), deadline: defaultDeadline, prover: schedule.NewProver(64)}
+	s := &suite{ctx: ctx, plugin: p, b: b, info: b.Info(), deadline: defaultDeadline, prover: schedule.NewProver(64)}
+	if p.Process != nil {
+		s.heard = len(p.Process.Complaints())
+	}
+	return s
 }
 
 func (s *suite) hold(r Rule) error {

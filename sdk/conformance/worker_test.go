@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weir-project/weir/core/backend"
 	"github.com/weir-project/weir/core/plan"
 	"github.com/weir-project/weir/sdk/worker"
 )
@@ -104,5 +105,38 @@ func TestBrokenWorkers(t *testing.T) {
 				t.Errorf("got %v, want %q", err, c.want)
 			}
 		})
+	}
+}
+
+// complaining is a process of which the suite needs only its log, which comes late.
+type complaining struct {
+	Process
+	from time.Time
+	said []string
+}
+
+func (c *complaining) Complaints() []string {
+	if time.Now().Before(c.from) {
+		return nil
+	}
+	return c.said
+}
+
+// TestWhyAWorkerIsGone: what its log says, though it comes after the connection has ended, or that it says nothing.
+func TestWhyAWorkerIsGone(t *testing.T) {
+	for want, said := range map[string][]string{
+		"; the plugin's log says: no more":                            {"no more", "another group too"},
+		"; the plugin's log has no error (--verbose shows all of it)": nil,
+	} {
+		b := newFakeWorker(func(*worker.Tile) error { return errors.New("no") })
+		p := Plugin{Backends: []backend.Backend{b}, Process: &complaining{from: time.Now().Add(100 * time.Millisecond), said: said}}
+		for _, r := range rules {
+			if r.Name != "results/exact" {
+				continue
+			}
+			if got := Check(t.Context(), r, p, b, Options{}); got.Outcome != Failed || !strings.HasSuffix(got.Got, want) {
+				t.Errorf("%s %q, want %q at the end", got.Outcome, got.Got, want)
+			}
+		}
 	}
 }
