@@ -176,6 +176,7 @@ func TestScaffoldsRefused(t *testing.T) {
 		want string
 	}{
 		"no name":         {[]string{dir, "--kind", "worker"}, "--name: name the backend"},
+		"a shipped name":  {[]string{dir, "--name", "shm", "--kind", "worker", "--sdk", ".."}, "plugins/shm: choose another name"},
 		"no kind":         {[]string{dir, "--name", "x"}, "--kind: name the kind of plan; there are go: schedule, kernel, library, worker; python: worker; c: worker"},
 		"bad name":        {[]string{dir, "--name", "My Ring", "--kind", "worker", "--sdk", ".."}, `name "My Ring": use lower-case letters`},
 		"no such kind":    {[]string{dir, "--name", "x", "--kind", "ring", "--sdk", ".."}, `no backend of kind "ring" in language "go" can be begun; there are go: schedule`},

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"runtime"
@@ -73,6 +74,13 @@ func (a *app) bench() *cobra.Command {
 		},
 	}
 	f.register(c.Flags())
+	c.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
+		var invalid *pflag.InvalidValueError
+		if errors.As(err, &invalid) && invalid.GetFlag().Name == "check" { // -c is --config elsewhere
+			err = fmt.Errorf("%w (--config FILE is the configuration)", err)
+		}
+		return c.Parent().FlagErrorFunc()(c, err)
+	})
 	return c
 }
 

@@ -1,10 +1,12 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -22,6 +24,7 @@ import (
 	"github.com/weir-project/weir/engine/launch"
 	"github.com/weir-project/weir/engine/pluginhost"
 	"github.com/weir-project/weir/sdk/conformance"
+	"github.com/weir-project/weir/sdk/proto/pluginv1"
 )
 
 // conformFlags are the flags of `weir plugins test`.
@@ -130,7 +133,7 @@ func (a *app) runConform(ctx context.Context, f conformFlags, path string) (err 
 
 // spec is the plugin to start, if there is such a file.
 func (f conformFlags) spec(path string) (spec pluginhost.Spec, only *regexp.Regexp, err error) {
-	spec = pluginhost.Spec{Name: "under-test", Path: path, Insecure: f.tls == "off", Env: map[string]string{}, Settings: map[string]any{}}
+	spec = pluginhost.Spec{Name: calledAfter(path), Path: path, Insecure: f.tls == "off", Env: map[string]string{}, Settings: map[string]any{}}
 	if f.tls != "on" && f.tls != "off" && f.tls != "auto" {
 		return spec, nil, fmt.Errorf("--tls: %q, want on, off or auto", f.tls)
 	}
@@ -165,6 +168,8 @@ func (f conformFlags) spec(path string) (spec pluginhost.Spec, only *regexp.Rege
 	}
 	info, err := os.Stat(path)
 	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return spec, nil, fmt.Errorf("there is no file %s: correct the path or build the plugin", path)
 	case err != nil:
 		return spec, nil, fmt.Errorf("there is no plugin to test: %w", err)
 	case !info.Mode().IsRegular():
@@ -209,9 +214,25 @@ func startOne(ctx context.Context, spec pluginhost.Spec, opts pluginhost.Options
 	return h, c.Fault
 }
 
-// handshakeFailed is the result for a plugin that did not come up.
+// calledAfter is a name like the file's for the plugin: it stands in messages.
+func calledAfter(path string) string {
+	base := filepath.Base(path)
+	plain := strings.Map(func(r rune) rune {
+		if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' {
+			return r
+		}
+		return '-'
+	}, strings.ToLower(strings.TrimSuffix(base, filepath.Ext(base))))
+	return cmp.Or(strings.Trim(plain, "-"), "plugin")
+}
+
+// handshakeFailed is the result for a plugin that did not come up, or describes itself as what cannot be.
 func handshakeFailed(err error) conformance.Result {
-	r := conformance.Rules()[0]
+	broken := conformance.Handshake
+	if wrong := (*pluginv1.DescriptionError)(nil); errors.As(err, &wrong) {
+		broken = conformance.Description
+	}
+	r, _ := lo.Find(conformance.Rules(), func(r conformance.Rule) bool { return r.Name == broken })
 	return conformance.Result{Rule: r.Name, Outcome: conformance.Failed, Want: r.Want, See: r.See(), Got: oneLine(err)}
 }
 

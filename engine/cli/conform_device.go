@@ -64,7 +64,7 @@ func (d *conformDevices) Try(ctx context.Context, b backend.Backend, world int, 
 	g, err := agent.Listen(agent.Options{
 		Socket: filepath.Join(d.engine.folder.Path, fmt.Sprintf("conform-%d.sock", d.number)), WorldSize: world,
 		Candidates: func() []dispatch.Candidate {
-			return []dispatch.Candidate{{Plugin: "under-test", Info: b.Info(), Backend: b}}
+			return []dispatch.Candidate{{Plugin: d.engine.host.Plugins()[0].Name, Info: b.Info(), Backend: b}}
 		},
 		Deterministic: false, ShareDevices: shared, UnabortableKernels: true, TryAbort: abort, MaxShared: int64(cfg.Shared.MaxBytes),
 		JoinDeadline: cfg.Group.JoinDeadline, CallDeadline: cfg.Group.Deadline, PrepareDeadline: cfg.Deadlines.Prepare,

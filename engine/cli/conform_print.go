@@ -29,6 +29,7 @@ type conformReport struct {
 	insecure bool
 	heading  string // under which the last line was printed
 	headed   bool
+	causes   map[string]string // the rule at which each was printed below the heading
 	results  []conformance.Result
 }
 
@@ -53,7 +54,7 @@ func (r *conformReport) add(x conformance.Result) {
 		return
 	}
 	if heading := r.title(x); !r.headed || heading != r.heading {
-		r.heading, r.headed = heading, true
+		r.heading, r.headed, r.causes = heading, true, map[string]string{}
 		fmt.Fprintf(r.out, "%s\n", heading)
 	}
 	fmt.Fprintf(r.out, "  %-4s  %-28s  %8s", x.Outcome, x.Rule, fmt.Sprintf("%.2fs", x.Took.Seconds()))
@@ -62,8 +63,17 @@ func (r *conformReport) add(x conformance.Result) {
 	}
 	fmt.Fprintln(r.out)
 	if x.Outcome == conformance.Failed {
-		fmt.Fprintf(r.out, "        expected  %s\n        seen      %s\n        see       %s\n", x.Want, strings.ReplaceAll(x.Got, "\n", "\n                  "), x.See)
+		fmt.Fprintf(r.out, "        expected  %s\n        seen      %s\n        see       %s\n", x.Want, r.seen(x), x.See)
 	}
+}
+
+// seen is what was seen of a failure, once: one cause may break many rules.
+func (r *conformReport) seen(x conformance.Result) string {
+	if before, again := r.causes[x.Got]; again {
+		return "the same as " + before
+	}
+	r.causes[x.Got] = x.Rule
+	return strings.ReplaceAll(x.Got, "\n", "\n                  ")
 }
 
 // title is the line above the results of a backend, or of the process.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -89,7 +90,7 @@ func (a *app) open(c *cobra.Command, role role) (e *engine, err error) {
 	// What started weir may be part of a trace: TRACEPARENT.
 	ctx = e.telemetry.Propagator.Extract(ctx, &envcar.Carrier{})
 	e.parent = trace.SpanContextFromContext(ctx)
-	specs, err := pluginSpecs(cfg, settings.Variables())
+	specs, err := pluginSpecs(cfg, settings.Variables(), e.logger)
 	if err != nil {
 		return e, usageError{err}
 	}
@@ -158,8 +159,9 @@ func policy(c config.Cascade) dispatch.Policy {
 
 // pluginSpecs are the plugins to start: those of the plugin folder and those configured by path.
 //
-// env is added to the environment of each; what is configured for one wins.
-func pluginSpecs(cfg config.Config, env map[string]string) ([]pluginhost.Spec, error) {
+// env is added to the environment of each; what is configured for one wins. Whoever names another path for a plugin of the
+// folder is told, for its backends are gone.
+func pluginSpecs(cfg config.Config, env map[string]string, log *slog.Logger) ([]pluginhost.Spec, error) {
 	var specs []pluginhost.Spec
 	if cfg.PluginDir != "" {
 		found, err := pluginhost.Discover(cfg.PluginDir)
@@ -167,8 +169,12 @@ func pluginSpecs(cfg config.Config, env map[string]string) ([]pluginhost.Spec, e
 			return nil, err
 		}
 		for _, s := range found {
-			if _, configured := cfg.Plugins[s.Name]; !configured {
+			p, configured := cfg.Plugins[s.Name]
+			switch {
+			case !configured:
 				specs = append(specs, s)
+			case !p.Disabled && !sameFile(p.Path, s.Path):
+				log.Warn("a plugin of plugin_dir is replaced by another file", "plugin", s.Name, "replaced", s.Path, "path", p.Path)
 			}
 		}
 	}
@@ -184,6 +190,12 @@ func pluginSpecs(cfg config.Config, env map[string]string) ([]pluginhost.Spec, e
 	}
 	slices.SortFunc(specs, func(a, b pluginhost.Spec) int { return strings.Compare(a.Name, b.Name) })
 	return specs, nil
+}
+
+func sameFile(a, b string) bool {
+	x, errX := os.Stat(a)
+	y, errY := os.Stat(b)
+	return errX == nil && errY == nil && os.SameFile(x, y)
 }
 
 // checkNames refuses a cascade that names a backend which no plugin offers: a typing error must not change what runs

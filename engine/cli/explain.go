@@ -36,6 +36,7 @@ Backends are those of the plugins (profile weir), or what SGLang and vLLM would 
   weir explain --topo 8xPCIe --p2p verified --model kimi-k2.5 --captured
   weir explain --topo matrix.txt --compare sglang,vllm,weir --tokens 1..64 --hidden 7168
   weir explain --only shm-flat
+  weir explain --only oneshot --topo 8xPCIe --devices 0,1,4,5 --p2p verified
   weir explain --diff old.json new.json
   weir explain --trace traces.jsonl`,
 		Args: func(c *cobra.Command, args []string) error { return q.checkArgs(c.Flags(), args) },

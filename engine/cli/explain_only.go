@@ -8,7 +8,9 @@ import (
 
 	"github.com/samber/lo"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
+	"github.com/weir-project/weir/core/backend"
 	"github.com/weir-project/weir/core/collective"
 	"github.com/weir-project/weir/core/dispatch"
 	"github.com/weir-project/weir/core/topology"
@@ -16,7 +18,7 @@ import (
 )
 
 // notWithOnly are the flags that ask of something else than one backend and request class.
-var notWithOnly = []string{"bytes", "tokens", "hidden", "model", "profile", "compare", "enable", "devices", "hosts"}
+var notWithOnly = []string{"bytes", "tokens", "hidden", "model", "profile", "compare", "enable", "hosts"}
 
 // explainOnly asks one backend about every machine that people name, or the one of --topo, and numbers of ranks.
 func (a *app) explainOnly(c *cobra.Command, q *question) (err error) {
@@ -24,6 +26,9 @@ func (a *app) explainOnly(c *cobra.Command, q *question) (err error) {
 		if c.Flags().Changed(flag) {
 			return usageError{fmt.Errorf("--only and --%s do not go together: --only is a table of machines and numbers of ranks", flag)}
 		}
+	}
+	if c.Flags().Changed("devices") && q.topo == "" {
+		return usageError{fmt.Errorf("--only and --devices take one machine: give --topo too, or leave --devices out for the first GPUs of every preset")}
 	}
 	if q.only == "" {
 		return usageError{fmt.Errorf("--only: the name of the backend is empty")}
@@ -43,6 +48,7 @@ func (a *app) explainOnly(c *cobra.Command, q *question) (err error) {
 	if m := candidate.Info.Requirements.Memories; q.memory == "" && len(m) > 0 && !slices.Contains(m, collective.CUDA) {
 		q.memory = collective.Host.String()
 	}
+	q.askOfWhatIsServed(c.Flags(), candidate.Info.Requirements)
 	x := explain.Matrix{Backend: candidate.Info, Plugin: candidate.Plugin}
 	for _, m := range machines(q.topo) {
 		column := *q
@@ -54,6 +60,7 @@ func (a *app) explainOnly(c *cobra.Command, q *question) (err error) {
 		if err := s.readTopology(c.Context(), c.InOrStdin()); err != nil {
 			return usageError{err}
 		}
+		x.Devices = s.devices
 		row, err := fares(c.Context(), candidate, s, m.About)
 		if err != nil {
 			return err
@@ -64,6 +71,17 @@ func (a *app) explainOnly(c *cobra.Command, q *question) (err error) {
 		return explain.Encode(a.stdout, x.JSON())
 	}
 	return x.Text(a.stdout)
+}
+
+// askOfWhatIsServed takes the first type and op that the backend serves where the command line says none and it does not serve the
+// usual one: every cell would say DTYPE.
+func (q *question) askOfWhatIsServed(f *pflag.FlagSet, r backend.Requirements) {
+	if types := r.DataTypes; !f.Changed("dtype") && len(types) > 0 && !lo.SomeBy(types, func(t collective.DataType) bool { return t.String() == q.dataType }) {
+		q.dataType = types[0].String()
+	}
+	if ops := r.Ops; !f.Changed("op") && len(ops) > 0 && !lo.SomeBy(ops, func(o collective.Op) bool { return o.String() == q.op }) {
+		q.op = ops[0].String()
+	}
 }
 
 // machines are those to ask about: one, or every preset.
@@ -88,10 +106,14 @@ func (e *engine) candidate(name string) (dispatch.Candidate, error) {
 	return c, nil
 }
 
-// fares asks about the first GPUs of a machine, as many as there are ranks.
+// fares asks about the first GPUs of a machine, as many as there are ranks, or about those of --devices.
 func fares(ctx context.Context, candidate dispatch.Candidate, machine *subject, about string) (explain.Row, error) {
 	row := explain.Row{Topology: machine.source, About: about}
-	for _, n := range worldSizes(machine.question.ranks, len(machine.machine.Devices)) {
+	sizes := worldSizes(machine.question.ranks, len(machine.machine.Devices))
+	if machine.devices != nil && machine.question.ranks == 0 {
+		sizes = []int{len(machine.devices)}
+	}
+	for _, n := range sizes {
 		s, q := *machine, *machine.question
 		q.ranks, s.question = n, &q
 		if err := s.complete(); err != nil {

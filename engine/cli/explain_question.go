@@ -40,7 +40,7 @@ func (q *question) flags(f *pflag.FlagSet) {
 	f.StringVar(&q.p2p, "p2p", "", "what is `known` of peer-to-peer access: none, reported (by the driver), verified (by data: weir doctor) or failed")
 	f.StringVar(&q.multicast, "multicast", "", "whether NVLink multicast works: `yes` or no")
 	f.StringVar(&q.memory, "memory", "", "memory `kind` of the buffers: host or cuda (default cuda with --topo or where there are GPUs, else host)")
-	f.StringVar(&q.dataType, "dtype", "bfloat16", "`type` of the elements")
+	f.StringVar(&q.dataType, "dtype", "bfloat16", "`type` of the elements (with --only one that the backend advertises)")
 	f.StringVar(&q.op, "op", "sum", "reduce `op`: sum, prod, min, max or avg")
 	f.BoolVar(&q.registered, "registered", false, "the buffers lie in memory that the group allocated (Group.Alloc)")
 	f.BoolVar(&q.captured, "captured", false, "the calls are recorded in a GPU graph")

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/weir-project/weir/core/plan"
+	"github.com/weir-project/weir/engine/config"
 	"github.com/weir-project/weir/engine/scaffold"
 	"github.com/weir-project/weir/examples"
 	"github.com/weir-project/weir/sdk/kernel"
@@ -58,6 +59,8 @@ func (a *app) writeNew(ctx context.Context, dir string, o scaffold.Options) (err
 		return fmt.Errorf("--name: name the backend, such as --name my-ring")
 	case o.Kind == "":
 		return fmt.Errorf("--kind: name the kind of plan; there are %s", scaffold.Choices())
+	case o.Name != "" && isFile(a.shipped(o.Name)):
+		return fmt.Errorf("--name: %s would replace the plugin %s: choose another name", o.Name, a.shipped(o.Name))
 	case o.SDK != "" && o.Lang != scaffold.Go:
 		return fmt.Errorf("--sdk: a backend in %s takes nothing from Weir's source", o.Lang)
 	case o.SDK != "":
@@ -84,6 +87,15 @@ func (a *app) writeNew(ctx context.Context, dir string, o scaffold.Options) (err
 		}
 	}
 	return a.saysNew(dir, o, files)
+}
+
+// shipped is where a plugin of this name would be that comes with weir.
+func (a *app) shipped(name string) string {
+	dir := config.Default(a.exe).PluginDir
+	if dir == "" {
+		return ""
+	}
+	return filepath.Join(dir, filepath.Base(name))
 }
 
 func isFile(path string) bool {

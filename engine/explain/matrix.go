@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 
@@ -16,6 +17,7 @@ import (
 type Matrix struct {
 	Backend backend.Info
 	Plugin  string
+	Devices []int // of the groups, by number; nil: the first ones
 	Rows    []Row // at least one, with at least one answer
 }
 
@@ -54,9 +56,19 @@ func (m Matrix) Text(w io.Writer) error {
 	}
 	_ = t.Flush()
 	b.WriteString("\nByte sizes: accepted. Codes: declined, see docs/reasons.md. ?: the topology alone does not tell what is named there;\n" +
-		"say what is known of it, as in --p2p verified. Groups are of the machine's first GPUs. `weir explain --topo NAME --ranks N` has every detail.\n")
+		"say what is known of it, as in --p2p verified. " + m.groups() + " `weir explain --topo NAME --ranks N` has every detail.\n")
+	class := m.Rows[0].Answers[0].Request.Class
+	fmt.Fprintf(&b, "All cells are about %s and %s; --dtype and --op ask about others.\n", class.DataType, class.Op)
 	_, err := io.WriteString(w, b.String())
 	return err
+}
+
+// groups says which GPUs were asked about.
+func (m Matrix) groups() string {
+	if m.Devices == nil {
+		return "Groups are of the machine's first GPUs."
+	}
+	return "The group is of the GPUs " + strings.Join(lo.Map(m.Devices, func(d, _ int) string { return strconv.Itoa(d) }), ", ") + "."
 }
 
 // worlds are the numbers of ranks of any row, ascending.
@@ -79,9 +91,17 @@ func (r Row) cell(world int) string {
 	case backend.Accept:
 		return RangeList(a.Decision.Served(0))
 	case backend.Unknown:
-		return "? " + strings.Join(lo.Uniq(lo.Map(v.Reasons, func(r backend.Reason, _ int) string { return strings.TrimSuffix(r.Observed, " unknown") })), ", ")
+		return "? " + strings.Join(lo.Uniq(lo.Map(v.Reasons, func(r backend.Reason, _ int) string { return unknownFact(r) })), ", ")
 	}
 	return strings.Join(lo.Uniq(lo.Map(v.Reasons, func(r backend.Reason, _ int) string { return string(r.Code) })), " ")
+}
+
+// unknownFact names the fact: the ? says that it is unknown, unless what is known of it stands before.
+func unknownFact(r backend.Reason) string {
+	if strings.Contains(r.Observed, ",") {
+		return r.Observed
+	}
+	return strings.TrimSuffix(r.Observed, " unknown")
 }
 
 // MatrixJSON is a matrix as programs read it.

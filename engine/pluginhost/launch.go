@@ -135,7 +135,7 @@ func (r *running) explain(err error, spec Spec) error {
 		return r.failed(backend.InitFailed, fmt.Errorf("cannot start %s: %w", r.path, limits.Explain(r.process.startErr)))
 	}
 	if r.process.startErr != nil {
-		return fmt.Errorf("cannot run %s: %w: is it built for this machine?", r.path, r.process.startErr)
+		return cannotRun(r.path, r.process.startErr)
 	}
 	if line := r.process.firstLine(); line != "" {
 		if wrong := checkHandshake(line, !spec.Insecure); wrong != nil {

@@ -35,6 +35,8 @@ func TestUserErrors(t *testing.T) {
 	checksum.SHA256 = strings.Repeat("0", 64)
 	twice := spec(t, "bad", "good")
 	twice.Env["WEIR_TEST_BACKEND"] = "good"
+	misnamed := spec(t, "bad", "good")
+	misnamed.Env["WEIR_TEST_BACKEND"] = "Bad_Name"
 	for name, c := range map[string]struct {
 		spec pluginhost.Spec
 		want string
@@ -64,6 +66,10 @@ func TestUserErrors(t *testing.T) {
 		"setting's type":       {settings("settings", map[string]any{"tile_bytes": "big"}), "tile_bytes: string where int"},
 		"needless settings":    {settings("good", map[string]any{"x": 1}), `unknown setting "x"; known are: none`},
 		"untellable settings":  {settings("good", map[string]any{"x": func() {}}), "settings"},
+		"name in Go":           {misnamed, `name "Bad_Name-plugin": use lower-case letters`},
+		"no interpreter":       {withPath(file("lost", "#!/nowhere/python -u\n", 0o700)), `its first line names the interpreter "/nowhere/python", which is not there`},
+		"Windows line end":     {withPath(file("crlf", "#!/bin/sh\r\n", 0o700)), `names the interpreter "/bin/sh\r", which is not there`},
+		"script without #!":    {withPath(file("bare", "import os\n", 0o700)), "has no #! line"},
 		"invalid info":         {spec(t, "bad", "good:bad-info"), `unknown kind "magic"`},
 	} {
 		t.Run(name, func(t *testing.T) {

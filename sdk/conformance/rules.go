@@ -30,12 +30,18 @@ const Documentation = "docs/authors/testing.md"
 // See is where the rule is documented: the anchor is the name without what a heading's anchor does not keep.
 func (r Rule) See() string { return Documentation + "#" + strings.ReplaceAll(r.Name, "/", "") }
 
+// The rules that a plugin breaks which cannot be asked anything: it did not come up, or what it says of itself cannot be.
+const (
+	Handshake   = "process/handshake"
+	Description = "info/valid"
+)
+
 // Rules are all rules, in the order in which they are looked at.
 func Rules() []Rule { return slices.Clone(rules) }
 
 var rules = []Rule{
 	{
-		Name: "process/handshake", Plugin: true, Process: true, check: func(*suite) error { return nil }, // else there were no backend
+		Name: Handshake, Plugin: true, Process: true, check: func(*suite) error { return nil }, // else there were no backend
 		Want: "the plugin's first line on standard output is go-plugin's handshake, and it describes itself within the deadline",
 	},
 	{
@@ -44,7 +50,7 @@ var rules = []Rule{
 	},
 
 	{
-		Name: "info/valid", check: (*suite).infoIsValid,
+		Name: Description, check: (*suite).infoIsValid,
 		Want: "name, description and kind can be used, bounds are possible, and they are the same each time",
 	},
 	{

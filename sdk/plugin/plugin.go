@@ -75,6 +75,9 @@ func Serve(p Plugin) int {
 	})
 	if err != nil {
 		slog.Error(err.Error())
+		if !attachable() {
+			_ = serve(pluginv1.Refusal(err), nil) // until the engine has heard it
+		}
 		return exitBroken
 	}
 	tracing, err := startTracing(p)

@@ -35,7 +35,7 @@ func TestServeRefuses(t *testing.T) {
 		want string
 	}{
 		"by hand":    {[]string{nameEnv + "=example"}, 2, "example 1.0.0 is a plugin of Weir and offers the all-reduce backends example-flat."},
-		"a bad name": {[]string{nameEnv + "=Bad", cookie, "PLUGIN_PROTOCOL_VERSIONS=1"}, 1, `"@message":"plugin name \"Bad\": use lower-case`},
+		"a bad name": {[]string{nameEnv + "=Bad", cookie}, 1, `plugin name \"Bad\": use lower-case`},
 		"no socket":  {[]string{nameEnv + "=example", cookie, "PLUGIN_UNIX_SOCKET_DIR=/nonexistent"}, 1, "could not start to listen"},
 		"no name":    {[]string{nameEnv + "=", cookie}, 1, "without a name"},
 	} {

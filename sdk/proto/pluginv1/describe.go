@@ -30,14 +30,24 @@ func Describe(ctx, life context.Context, client PluginServiceClient, settings ma
 	}
 	d := Description{Name: out.GetName(), Version: out.GetVersion()}
 	if err := CheckName(d.Name); err != nil {
-		return Description{}, fmt.Errorf("advertises itself %w", err)
+		return Description{}, &DescriptionError{fmt.Errorf("advertises itself %w", err)}
 	}
 	if len(out.GetBackends()) == 0 {
-		return Description{}, errors.New("offers no backends")
+		return Description{}, &DescriptionError{errors.New("offers no backends")}
 	}
-	d.Backends, err = eachErr("advertised backend", out.GetBackends(), ToInfo)
-	return d, err
+	if d.Backends, err = eachErr("advertised backend", out.GetBackends(), ToInfo); err != nil {
+		return Description{}, &DescriptionError{err}
+	}
+	return d, nil
 }
+
+// DescriptionError is that a plugin came up but cannot be what it says: a name or a requirement is wrong.
+type DescriptionError struct{ Err error }
+
+func (e *DescriptionError) Error() string { return e.Err.Error() }
+
+// Unwrap is what is wrong.
+func (e *DescriptionError) Unwrap() error { return e.Err }
 
 // toStruct goes through JSON, which knows more Go types than structpb does.
 func toStruct(settings map[string]any) (*structpb.Struct, error) {

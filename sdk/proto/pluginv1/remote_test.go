@@ -309,6 +309,24 @@ func TestDescribeRefuses(t *testing.T) {
 	}
 }
 
+// TestRefusal: a server that NewServer refused tells why, as a mistake in the plugin; settings that are wrong are none.
+func TestRefusal(t *testing.T) {
+	_, refused := pluginv1.NewServer(pluginv1.ServerConfig{Name: "P"})
+	taken, err := pluginv1.NewServer(pluginv1.ServerConfig{Name: "p", Backends: []backend.Backend{&fake{info: backend.Info{Name: "a", Kind: plan.ScheduleKind}}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for want, service := range map[string]*pluginv1.Server{refused.Error(): pluginv1.Refusal(refused), "unknown settings x: the plugin has none": taken} {
+		client, _ := dial(t, service)
+		_, err := pluginv1.Describe(t.Context(), t.Context(), client, map[string]any{"x": 1})
+		var wrong *pluginv1.DescriptionError
+		var fault *backend.Fault
+		if err == nil || err.Error() != want || errors.As(err, &fault) || errors.As(err, &wrong) != (service != taken) {
+			t.Errorf("got %#v (%v), want %q", err, err, want)
+		}
+	}
+}
+
 func TestNewServerChecksNames(t *testing.T) {
 	named := func(name string) backend.Backend {
 		return &fake{info: backend.Info{Name: name, Kind: plan.ScheduleKind}}

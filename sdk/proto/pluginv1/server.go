@@ -11,6 +11,8 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/weir-project/weir/core/backend"
@@ -59,6 +61,16 @@ func NewServer(c ServerConfig) (*Server, error) {
 	}
 	s.describe = s.describeOnce()
 	return s, nil
+}
+
+// Refusal is a server for a plugin that NewServer refused: its Describe fails with why. So the engine hears of a mistake in the
+// plugin, which somebody must mend, and does not take it for a process that crashed.
+func Refusal(why error) *Server {
+	s := status.New(codes.InvalidArgument, text(why.Error()))
+	if detailed, err := s.WithDetails(FromReason(backend.ReasonFor(why))); err == nil { // tells it from settings that are wrong
+		s = detailed
+	}
+	return &Server{describe: func(*structpb.Struct) (*DescribeResponse, error) { return nil, s.Err() }}
 }
 
 // describeOnce configures with the settings of the first call and gives every call the same answer.

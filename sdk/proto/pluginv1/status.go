@@ -85,6 +85,9 @@ func toDescribeError(ctx, life context.Context, err error) error {
 	s := status.Convert(err)
 	switch s.Code() {
 	case codes.InvalidArgument:
+		if len(s.Details()) > 0 { // of Refusal
+			return &DescriptionError{errors.New(s.Message())}
+		}
 		return errors.New(s.Message())
 	case codes.Unimplemented:
 		return fmt.Errorf("not a Weir plugin: it does not serve %s", PluginService_ServiceDesc.ServiceName)
