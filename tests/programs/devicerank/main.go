@@ -1,6 +1,7 @@
 // Command devicerank is a rank that all-reduces on its device without end and, as rank 1, does what its first argument says
 // in the middle: "kill" ends its process at once, "exit" returns from main without leaving the group, "leave" leaves the
-// group as it should. Its other ranks say how their group ended.
+// group as it should, "stuck" does not come out of the library's call until the group has failed. Its other ranks say how their
+// group ended.
 package main
 
 import (
@@ -71,12 +72,22 @@ func run(fault string) error {
 				return nil
 			case "leave":
 				return errors.Join(api.SynchronizeStream(stream), s.Close())
+			case "stuck":
+				if err := os.Setenv("FAKE_NCCL_HANG", "ncclAllReduce:1"); err != nil {
+					return err
+				}
+				go func() {
+					for g.Err() == nil {
+						time.Sleep(time.Millisecond)
+					}
+					os.Exit(0)
+				}()
 			}
 		}
 		if err := rank.AllReduceDevice(g, uintptr(p), uintptr(p), n, collective.Float32, op, uintptr(stream)); err != nil {
 			break
 		}
-		if i == calls && fault == "leave" {
+		if i == calls && (fault == "leave" || fault == "stuck") {
 			break
 		}
 		if i%16 == 0 {
