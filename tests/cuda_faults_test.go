@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weir-project/weir/core/backend"
 	"github.com/weir-project/weir/core/collective"
 	"github.com/weir-project/weir/engine/agent"
 	"github.com/weir-project/weir/sdk/native/cuda"
@@ -237,4 +238,29 @@ func startDeviceRanks(t *testing.T, world int, fault string) []string {
 	}
 	wg.Wait()
 	return texts
+}
+
+// slowMax answers about the op max after longer than the deadline of a call.
+type slowMax struct{ backend.Backend }
+
+func (b slowMax) Accept(ctx context.Context, req backend.Request) (backend.Verdict, error) {
+	if req.Class.Op == collective.Max {
+		time.Sleep(2 * time.Second)
+	}
+	return b.Backend.Accept(ctx, req)
+}
+
+// TestDeviceSlowDecision: ranks that wait for a decision are inside their calls for longer than a call may take; none of them is late.
+func TestDeviceSlowDecision(t *testing.T) {
+	c := library(fakeNCCL(t), "2.28.9")
+	c.Backend = slowMax{c.Backend}
+	j := startAgent(t, 2, func(o *agent.Options) { o.CallDeadline = 300 * time.Millisecond }, c)
+	noErrors(t, j.eachDevice(t, 2, func(s *rank.Session, d *ondevice.Program) error {
+		g := s.World()
+		if err := d.Sum(g, d.Dst, d.Src, 100); err != nil {
+			return err
+		}
+		err := rank.AllReduceDevice(g, uintptr(d.Dst), uintptr(d.Src), 100, collective.Float32, collective.Max, uintptr(d.Stream))
+		return errors.Join(err, d.SynchronizeStream(d.Stream), g.Err())
+	}))
 }

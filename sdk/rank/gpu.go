@@ -153,7 +153,7 @@ func (g *Group) compare(now time.Time) {
 			g.brokenLater(own.Number, fmt.Errorf("%s; %s", g.gone(rank, peer.State), g.did(g.rank)))
 			return
 		case peer.Number < own.Number, peer.Number == own.Number && captured != own.Class.Captured,
-			peer.Number == own.Number && peer.Done < own.Number: // it is still inside the call, such as one that was stopped there
+			own.Done == own.Number && peer.Number == own.Number && peer.Done < own.Number: // it stays inside a call that this rank came out of
 			behind = rank
 		}
 	}
