@@ -24,9 +24,9 @@ type Trial struct {
 	Free  func(cuda.Pointer) error
 
 	in, out cuda.Pointer
-	graphs  []cuda.Graph // and what was made of them, until Close
-	execs   []cuda.GraphExec
-	host    [2][]byte // of the last Run, which copies may still be for when it has been given up
+	graphs  []cuda.Graph     // until Close
+	execs   []cuda.GraphExec // what was made of them; the last serves every graph that is like it
+	host    [2][]byte        // of the last Run, which copies may still be for when it has been given up
 }
 
 // Run makes one, of at most as many bytes as were reserved. dst and src are the same slice or disjoint.
@@ -68,15 +68,30 @@ func (t *Trial) once(f func() error) error {
 	}
 	// Kept until Close: destroying one may wait for the whole device, where a rank of this process may be waiting for this.
 	t.graphs = append(t.graphs, g)
-	x, err := d.API.Instantiate(g)
+	x, err := t.executable(g)
 	if err != nil {
 		return fmt.Errorf("capture: %w", err)
 	}
-	t.execs = append(t.execs, x)
 	if err := d.API.Launch(x, d.stream); err != nil {
 		return err
 	}
 	return t.wait()
+}
+
+// executable is a graph that can be launched. All that is like one before uses that one's memory: when the driver has to find
+// room for another it waits for the whole device, where a rank of this process may be waiting for this (seen on an H200 with
+// driver 580 at some thirty graphs).
+func (t *Trial) executable(g cuda.Graph) (cuda.GraphExec, error) {
+	if n := len(t.execs); n > 0 {
+		if done, err := t.Device.API.Update(t.execs[n-1], g); done || err != nil {
+			return t.execs[n-1], err
+		}
+	}
+	x, err := t.Device.API.Instantiate(g)
+	if err == nil {
+		t.execs = append(t.execs, x)
+	}
+	return x, err
 }
 
 func (t *Trial) wait() error { return t.Device.Wait(t.Device.stream, t.Deadline, t.Stopped) }

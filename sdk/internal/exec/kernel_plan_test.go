@@ -417,6 +417,25 @@ func TestKernelStuck(t *testing.T) {
 	}
 }
 
+// TestKernelSelfTestGraphs has ranks of one process on one device try more graphs than the driver has room for at once. When it
+// needs room it waits for the device, and so for the ranks that wait for the one that asked.
+func TestKernelSelfTestGraphs(t *testing.T) {
+	m := newKernelTeam(t, fakegpu.Kernel(t), 4, false)
+	class := f32Sum
+	class.Captured = true
+	errs := make([]error, len(m.ranks))
+	var wg sync.WaitGroup
+	for r, k := range m.ranks {
+		wg.Go(func() {
+			errs[r] = k.SelfTest(class, []backend.Range{{Min: 4, Max: 8000, Multiple: 4}}, 5*time.Second, func() error { return nil })
+		})
+	}
+	wg.Wait()
+	if err := errors.Join(errs...); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // TestKernelSelfTest runs the self-test and what makes it fail.
 func TestKernelSelfTest(t *testing.T) {
 	for name, c := range map[string]struct {

@@ -106,9 +106,29 @@ func TestCapture(t *testing.T) {
 	if got[0] != 0 {
 		t.Error("capturing ran it")
 	}
-	check(t, a.Launch(x, s), a.SynchronizeStream(s), a.ToHost(got, p), a.DestroyExec(x), a.Free(q))
+	check(t, a.Launch(x, s), a.SynchronizeStream(s), a.ToHost(got, p), a.Free(q))
 	if got[0] != 5 {
 		t.Error("launching did not run it")
+	}
+
+	record := func(fills ...byte) cuda.Graph {
+		check(t, a.BeginCapture(s, cuda.CaptureGlobal))
+		for _, value := range fills {
+			check(t, a.FillAsync(p, value, 16, s))
+		}
+		g, err := a.EndCapture(s)
+		check(t, err)
+		return g
+	}
+	if done, err := a.Update(x, record(6, 7)); done || err != nil {
+		t.Errorf("another number of nodes: %v, %v", done, err)
+	}
+	if done, err := a.Update(x, record(8)); !done || err != nil {
+		t.Errorf("a graph that is alike: %v, %v", done, err)
+	}
+	check(t, a.Launch(x, s), a.SynchronizeStream(s), a.ToHost(got, p), a.DestroyExec(x))
+	if got[0] != 8 {
+		t.Errorf("launching what was updated gave %d, want 8", got[0])
 	}
 
 	check(t, a.BeginCapture(s, cuda.CaptureGlobal))

@@ -109,6 +109,20 @@ func (a *API) Instantiate(g Graph) (GraphExec, error) {
 	return *x, err
 }
 
+// graphNotAlike is CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE.
+const graphNotAlike = 910
+
+// Update has later launches of x do what g says, which must have nodes of the same kinds in the same order as what x was made
+// of. It reports whether it has; x stays as it was if not.
+func (a *API) Update(x GraphExec, g Graph) (bool, error) {
+	node, how := new(Node), new(int32)
+	err := a.call(graphExecUpdate, uintptr(x), uintptr(g), uintptr(unsafe.Pointer(node)), uintptr(unsafe.Pointer(how)))
+	if Is(err, graphNotAlike) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
 // Launch runs a graph in stream order.
 func (a *API) Launch(x GraphExec, s Stream) error { return a.call(graphLaunch, uintptr(x), uintptr(s)) }
 

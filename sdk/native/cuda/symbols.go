@@ -48,6 +48,7 @@ const (
 	streamUpdateCapture
 	exchangeCaptureMode
 	graphInstantiate
+	graphExecUpdate
 	graphLaunch
 	graphDestroy
 	graphExecDestroy
@@ -129,6 +130,7 @@ var symbols = [numFunctions]symbol{
 	streamUpdateCapture:     {name: "cuStreamUpdateCaptureDependencies", optional: true}, // the newer version also has data on edges
 	exchangeCaptureMode:     {name: "cuThreadExchangeStreamCaptureMode"},
 	graphInstantiate:        {name: "cuGraphInstantiateWithFlags"},
+	graphExecUpdate:         {name: "cuGraphExecUpdate"}, // the newer version says more of what is not alike
 	graphLaunch:             {name: "cuGraphLaunch"},
 	graphDestroy:            {name: "cuGraphDestroy"},
 	graphExecDestroy:        {name: "cuGraphExecDestroy"},

@@ -6,6 +6,7 @@
 //   FAKE_CUDA_VERSION   the CUDA version that it serves (13000)
 //   FAKE_CUDA_NO_BLOCKS 1: no memory with descriptors (VMM), as on some virtual GPUs
 //   FAKE_P2P            faults of writes into another device's memory, such as wrong:0>1,never:1>0 (see below)
+//   FAKE_CUDA_GRAPHS    how many instantiated graphs there is room for before making one waits for the whole device (24)
 //   FAKE_CUDA_RESIDENT  how many blocks of any kernel each of the four multiprocessors runs at once (32)
 // As with the real driver, a call that may not be made while a stream is captured invalidates the capture.
 //
@@ -29,7 +30,7 @@
 typedef int result;
 enum { OK = 0, INVALID = 1, OOM = 2, NOT_INIT = 3, NO_DEVICE = 100, BAD_DEVICE = 101, BAD_CONTEXT = 201, NO_PEER = 217, BAD_HANDLE = 400,
 	NOT_FOUND = 500, NOT_READY = 600, UNSUPPORTED = 801, CAPTURE_UNSUPPORTED = 900, CAPTURE_INVALIDATED = 901,
-	NOT_CAPTURING = 902, CAPTURE_ISOLATION = 905 };
+	NOT_CAPTURING = 902, CAPTURE_ISOLATION = 905, NOT_ALIKE = 910 };
 
 typedef struct object { void (*destroy)(void *); void *argument; int references; } object;
 struct op; struct graph;
@@ -643,18 +644,42 @@ result cuStreamEndCapture(stream *s, graph **g) {
 	pthread_mutex_unlock(&lock);
 	return was == 0 ? NOT_CAPTURING : was == 2 ? CAPTURE_INVALIDATED : OK;
 }
-result cuGraphInstantiateWithFlags(graph **x, graph *g, uint64_t f) {
-	(void)f;
-	if (unsafe()) return CAPTURE_UNSUPPORTED;
-	graph *y = calloc(1, sizeof *y);
-	pthread_mutex_lock(&lock);
-	*y = *g;
+static void copy_graph(graph *y, const graph *g) {
+	y->n = g->n;
+	y->owned = g->owned;
 	y->ops = memcpy(malloc(g->n * sizeof *y->ops + 1), g->ops, g->n * sizeof *y->ops);
 	y->objects = memcpy(malloc(g->owned * sizeof *y->objects + 1), g->objects, g->owned * sizeof *y->objects);
 	for (int i = 0; i < y->owned; i++) y->objects[i]->references++;
+}
+static int executables;
+result cuGraphInstantiateWithFlags(graph **x, graph *g, uint64_t f) {
+	(void)f;
+	if (unsafe()) return CAPTURE_UNSUPPORTED;
+	pthread_mutex_lock(&lock);
+	int room = ++executables <= number("FAKE_CUDA_GRAPHS", 24);
+	pthread_mutex_unlock(&lock);
+	if (!room) cuCtxSynchronize();
+	graph *y = calloc(1, sizeof *y);
+	pthread_mutex_lock(&lock);
+	copy_graph(y, g);
 	pthread_mutex_unlock(&lock);
 	*x = y;
 	return OK;
+}
+// Only when no launch of it is pending, which is as far as the tests go.
+result cuGraphExecUpdate(graph *x, graph *g, op **node, int *how) {
+	pthread_mutex_lock(&lock);
+	int alike = x->n == g->n && !x->pending;
+	for (int i = 0; alike && i < g->n; i++) alike = x->ops[i]->kind == g->ops[i]->kind;
+	if (alike) {
+		graph old = *x;
+		copy_graph(x, g);
+		drop(&old);
+	}
+	pthread_mutex_unlock(&lock);
+	*node = 0;
+	*how = !alike;
+	return alike ? OK : NOT_ALIKE;
 }
 result cuGraphLaunch(graph *x, stream *handle) {
 	pthread_mutex_lock(&lock);
@@ -668,6 +693,7 @@ result cuGraphDestroy(graph *g) { pthread_mutex_lock(&lock); drop(g); pthread_mu
 result cuGraphExecDestroy(graph *g) { // what it owns stays for launches that are not done
 	pthread_mutex_lock(&lock);
 	g->gone = 1;
+	executables--;
 	if (!g->pending) drop(g);
 	pthread_mutex_unlock(&lock);
 	return OK;
