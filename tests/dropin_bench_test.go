@@ -4,6 +4,7 @@ import (
 	"net"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -11,6 +12,14 @@ import (
 
 	"github.com/weir-project/weir/tests/fakegpu"
 )
+
+// TestDropInCost has the program that measures on GPUs run to its end.
+func TestDropInCost(t *testing.T) {
+	j := ncclJob{ranks: 2, program: []string{linked(t, "ranks.c"), "cost"}, env: []string{"REAL=" + fakeNCCL(t)}}
+	if out, _ := j.underRun(t, dropIn(t)); !regexp.MustCompile(`^sum: \d+ [+-]\d+\nmax: \d+ [+-]\d+\ndirect sum: \d+ [+-]\d+\ndirect max: \d+ \+0\n$`).MatchString(out) {
+		t.Errorf("it prints\n%s", out)
+	}
+}
 
 // BenchmarkDropIn measures what the drop-in adds to a call: one that it passes on to a library that does nothing, and one that it
 // gives to a Weir that does nothing (testdata/dropin/idle.c).

@@ -11,6 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weir-project/weir/sdk/rank"
+	"github.com/weir-project/weir/tests/ondevice"
 	"github.com/weir-project/weir/tests/require"
 )
 
@@ -20,11 +22,9 @@ var ranksProgram string
 // TestDropIn runs a program in PyTorch, which knows nothing of Weir, as it is, then with the drop-in for NCCL: without an agent, and as
 // ranks of weir run. The bits that come out must be the same, and Weir must have served what it is to serve.
 func TestDropIn(t *testing.T) {
-	if n := devices(t); n < 2 {
-		require.Missing(t, "gpus", fmt.Sprintf("%d GPU, and NCCL needs one for each of two ranks", n))
-	}
+	devices(t)
 	python := require.Tool(t, "python3")
-	if out, err := exec.Command(python, "-c", "import torch; assert torch.cuda.device_count() > 1").CombinedOutput(); err != nil {
+	if out, err := exec.Command(python, "-c", "import torch; assert torch.cuda.is_available()").CombinedOutput(); err != nil {
 		require.Missing(t, "pytorch", string(out))
 	}
 	weir, library := program(t, "weir"), program(t, filepath.Join("lib", "libweir-nccl.so.2"))
@@ -49,6 +49,68 @@ func TestDropIn(t *testing.T) {
 	t.Log(other)
 }
 
+// dropInEnv is the environment of programs that use NCCL, two ranks of which share a GPU if there is only one.
+func dropInEnv(t *testing.T) []string {
+	t.Helper()
+	library := findNCCL(t).Path
+	env := []string{
+		"PATH=" + filepath.Dir(program(t, "weir")) + ":" + os.Getenv("PATH"), "LD_LIBRARY_PATH=" + filepath.Dir(library) + ":" + os.Getenv("LD_LIBRARY_PATH"),
+		"WEIR_PLUGINS__NCCL__SETTINGS__LIBRARY=" + library, "REAL=" + library,
+	}
+	if devices(t) < 2 {
+		env = append(env, "SHARE=1", "WEIR_GROUP__SHARE_DEVICES=true", "NCCL_NET=Socket", "NCCL_SOCKET_IFNAME=lo")
+	}
+	return env
+}
+
+// TestDropInCost prints what calls of a C program take by way of the drop-in, those that Weir serves and those that are passed on, and what
+// the same call takes from Go, in turns; it asserts no time.
+func TestDropInCost(t *testing.T) {
+	devices(t)
+	ranks, weir, library := program(t, filepath.Join("gpu", "ranks")), program(t, "weir"), program(t, filepath.Join("lib", "libweir-nccl.so.2"))
+	own, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		folder := t.TempDir()
+		fromC, _, _ := runRanks(t, weir, "run", "-q", "-n", "2", "--", "env", "LD_PRELOAD="+library, "ID="+filepath.Join(folder, "id"), ranks, "cost")
+		fromGo, _, _ := runRanks(t, weir, "run", "-q", "-n", "2", "--", "env", envScenario+"=api", own)
+		if strings.Count(fromC, ": ") != 4 || !strings.Contains(fromGo, "from Go: ") {
+			t.Fatalf("from C\n%s\nfrom Go\n%s", fromC, fromGo)
+		}
+		t.Log("\n" + fromC + fromGo)
+	}
+}
+
+// api prints what a call of one element takes from Go, as the program ranks does from C.
+func api(s *rank.Session, p *ondevice.Program) error {
+	const warm, rounds, calls = 10, 101, 20
+	g := s.World()
+	if err := g.Warm(context.Background(), sum); err != nil {
+		return err
+	}
+	var took []float64
+	for i := range warm + rounds {
+		start := time.Now()
+		for range calls {
+			if err := p.Sum(g, p.Dst, p.Dst, 1); err != nil {
+				return err
+			}
+		}
+		if i >= warm {
+			took = append(took, float64(time.Since(start).Nanoseconds())/calls)
+		}
+		if err := p.SynchronizeStream(p.Stream); err != nil {
+			return err
+		}
+	}
+	if g.Rank() == 0 {
+		fmt.Printf("from Go: %.0f (%s)\n", median(took), g.Backend(sum, 4))
+	}
+	return nil
+}
+
 // runRanks is what a program printed: results, other lines, and its standard error.
 func runRanks(t *testing.T, name string, args ...string) (results, other, stderr string) {
 	t.Helper()
@@ -56,7 +118,7 @@ func runRanks(t *testing.T, name string, args ...string) (results, other, stderr
 	defer cancel()
 	var errs strings.Builder
 	c := exec.CommandContext(ctx, name, args...)
-	c.Env, c.Stderr, c.WaitDelay = append(os.Environ(), "PATH="+filepath.Dir(program(t, "weir"))+":"+os.Getenv("PATH")), &errs, 5*time.Second
+	c.Env, c.Stderr, c.WaitDelay = append(os.Environ(), dropInEnv(t)...), &errs, 5*time.Second
 	out, err := c.Output()
 	if err != nil {
 		t.Fatalf("%s %v: %s\n%s%s", name, args, err, out, errs.String())

@@ -174,6 +174,7 @@ var scenarios = map[string]func(*rank.Session, *ondevice.Program) error{
 		return errors.Join(q.Load(g, 100), q.Sum(g, q.Dst, q.Src, 100), q.Check(g, q.Dst, 100), p.Once(g, 100))
 	},
 	"figures":  figures,
+	"api":      api,
 	"kernels":  kernelScenario,
 	"victim":   victim,
 	"bindings": bindings,

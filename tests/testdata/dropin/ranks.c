@@ -1,6 +1,8 @@
 // A program that uses NCCL and knows nothing of Weir: ranks.c SCENARIO. It is a rank of as many as NRANKS says, is told its number
-// in NRANK, and meets the others over the file ID. What a scenario finds it prints on standard output, one word a line.
+// in NRANK, and meets the others over the file ID. What a scenario finds it prints on standard output, one word a line. With
+// SHARE the ranks use one GPU, which NCCL allows to ranks of different hosts.
 #define _GNU_SOURCE
+#include <dlfcn.h>
 #include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -38,7 +40,12 @@ static void *stream, *memory;
 static void device(void) {
 	void *context;
 	MUST(cuInit(0));
-	MUST(cuDevicePrimaryCtxRetain(&context, rank));
+	if (getenv("SHARE")) {
+		char host[32];
+		snprintf(host, sizeof host, "host %d", rank);
+		setenv("NCCL_HOSTID", host, 1);
+	}
+	MUST(cuDevicePrimaryCtxRetain(&context, getenv("SHARE") ? 0 : rank));
 	MUST(cuCtxSetCurrent(context));
 	MUST(cuMemAlloc_v2(&memory, N * 8));
 	MUST(cuStreamCreate(&stream, 1));
@@ -247,19 +254,35 @@ static void forks(void) {
 static double now(void) { struct timespec t; clock_gettime(CLOCK_MONOTONIC, &t); return t.tv_sec * 1e9 + t.tv_nsec; }
 static int compare(const void *a, const void *b) { double d = *(double *)a - *(double *)b; return (d > 0) - (d < 0); }
 
-// cost prints the median time of the host in a call of one element, in nanoseconds: of a sum, of a maximum.
+// cost prints, in nanoseconds of the host, what a call of one element takes by each way, and what it takes more than the last of
+// them in the same round; medians of rounds in which the ways take turns. The last is the library REAL without anything between.
 static void cost(void) {
+	enum { WARM = 10, ROUNDS = 101, CALLS = 20 };
 	comm *c = make(0);
-	static double took[2000];
-	for (int op = SUM; op <= MAX; op += 2) {
-		for (int i = 0; i < 2200; i++) {
+	void *real = dlopen(getenv("REAL"), RTLD_NOW | RTLD_NOLOAD);
+	if (!real) { printf("%s\n", dlerror()); exit(1); }
+	int (*direct)(const void *, void *, size_t, int, int, comm *, void *);
+	*(void **)&direct = dlsym(real, "ncclAllReduce");
+	static struct { const char *name; int op; int (*call)(const void *, void *, size_t, int, int, comm *, void *); double took[ROUNDS], more[ROUNDS]; } ways[] = {
+		{"sum", SUM, ncclAllReduce, {0}, {0}}, {"max", MAX, ncclAllReduce, {0}, {0}}, {"direct sum", SUM, 0, {0}, {0}}, {"direct max", MAX, 0, {0}, {0}},
+	};
+	enum { WAYS = sizeof ways / sizeof *ways };
+	ways[2].call = ways[3].call = direct;
+	for (int i = -WARM; i < ROUNDS; i++)
+		for (int w = 0; w < WAYS; w++) {
 			double start = now();
-			MUST(ncclAllReduce(memory, memory, 1, F32, op, c, stream));
-			if (i >= 200) took[i - 200] = now() - start;
-			if (i % 50 == 49) MUST(cuStreamSynchronize(stream));
+			for (int k = 0; k < CALLS; k++) MUST(ways[w].call(memory, memory, 1, F32, ways[w].op, c, stream));
+			if (i >= 0) ways[w].took[i] = (now() - start) / CALLS;
+			MUST(cuStreamSynchronize(stream));
 		}
-		qsort(took, 2000, sizeof *took, compare);
-		if (rank == 0) printf("%s %.0f\n", op == SUM ? "sum" : "max", took[1000]);
+	for (int w = 0; w < WAYS; w++) {
+		for (int i = 0; i < ROUNDS; i++) ways[w].more[i] = ways[w].took[i] - ways[WAYS - 1].took[i];
+		if (w == WAYS - 1) memset(ways[w].more, 0, sizeof ways[w].more);
+	}
+	for (int w = 0; w < WAYS; w++) {
+		qsort(ways[w].took, ROUNDS, sizeof(double), compare);
+		qsort(ways[w].more, ROUNDS, sizeof(double), compare);
+		if (rank == 0) printf("%s: %.0f %+.0f\n", ways[w].name, ways[w].took[ROUNDS / 2], ways[w].more[ROUNDS / 2]);
 	}
 	MUST(ncclCommDestroy(c));
 }

@@ -1,7 +1,8 @@
 """A program that all-reduces with PyTorch and, as vLLM and SGLang do, with ctypes; it knows nothing of Weir.
 
 Rank 0 prints, one a line, what came out: a name and a digest of the bits, which must be the same whoever has summed. The last
-line is the host's time of a call in microseconds. With "fork" as argument it first forks its ranks, as vLLM does.
+line is the host's time of a call in microseconds. With "fork" as argument it first forks its ranks, as vLLM does. If there are
+fewer GPUs than ranks they share them, which NCCL allows to ranks of different hosts.
 """
 
 import ctypes
@@ -146,7 +147,10 @@ def status(rank):
 
 def main(rank, world):
     subprocess.run("true; echo | cat", shell=True, check=True)  # a shell that inherits what is preloaded
-    torch.cuda.set_device(rank)
+    gpus = torch.cuda.device_count()
+    if gpus < world:
+        os.environ.update(NCCL_HOSTID=f"host {rank}", NCCL_NET="Socket", NCCL_SOCKET_IFNAME="lo")
+    torch.cuda.set_device(rank % gpus)
     dist.init_process_group("nccl", rank=rank, world_size=world)
     sums(rank)
     ddp(rank)
