@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/samber/lo"
+
 	"github.com/weir-project/weir/sdk/native/cuda"
 )
 
@@ -15,9 +17,10 @@ type Enqueue func(dst, src cuda.Pointer, bytes int64, s cuda.Stream) error
 type Trial struct {
 	Device   *Device
 	Enqueue  Enqueue
-	Captured bool         // run each from a graph
-	Deadline time.Time    // for all of them
-	Stopped  func() error // asked while waiting; an error ends the wait. May be nil
+	Captured bool           // run each from a graph
+	Exec     cuda.GraphExec // lent, for the graphs that are like it; may be 0
+	Deadline time.Time      // for all of them
+	Stopped  func() error   // asked while waiting; an error ends the wait. May be nil
 
 	// Where the buffers come from; nil: device memory of the rank's own.
 	Alloc func(bytes int64) (cuda.Pointer, error)
@@ -25,7 +28,7 @@ type Trial struct {
 
 	in, out cuda.Pointer
 	graphs  []cuda.Graph     // until Close
-	execs   []cuda.GraphExec // what was made of them; the last serves every graph that is like it
+	execs   []cuda.GraphExec // what was made of those that are not like Exec; the last serves all that are like it
 	host    [2][]byte        // of the last Run, which copies may still be for when it has been given up
 }
 
@@ -58,13 +61,9 @@ func (t *Trial) once(f func() error) error {
 		}
 		return t.wait()
 	}
-	if err := d.API.BeginCapture(d.stream, cuda.CaptureThreadLocal); err != nil {
+	g, err := d.Record(func(cuda.Stream) error { return f() })
+	if err != nil {
 		return err
-	}
-	err := f()
-	g, e := d.API.EndCapture(d.stream)
-	if err = errors.Join(err, e); err != nil {
-		return fmt.Errorf("capture: %w", err)
 	}
 	// Kept until Close: destroying one may wait for the whole device, where a rank of this process may be waiting for this.
 	t.graphs = append(t.graphs, g)
@@ -78,13 +77,16 @@ func (t *Trial) once(f func() error) error {
 	return t.wait()
 }
 
-// executable is a graph that can be launched. All that is like one before uses that one's memory: when the driver has to find
-// room for another it waits for the whole device, where a rank of this process may be waiting for this (seen on an H200 with
-// driver 580 at some thirty graphs).
+// executable is a graph that can be launched. When the driver has to find room for another one it waits for the whole device,
+// where a rank of this process may be waiting for this (seen on an H200 with driver 580 at some thirty graphs, sometimes at the
+// first), so that there is one for all that are alike.
 func (t *Trial) executable(g cuda.Graph) (cuda.GraphExec, error) {
-	if n := len(t.execs); n > 0 {
-		if done, err := t.Device.API.Update(t.execs[n-1], g); done || err != nil {
-			return t.execs[n-1], err
+	for _, x := range []cuda.GraphExec{t.Exec, lo.LastOrEmpty(t.execs)} {
+		if x == 0 {
+			continue
+		}
+		if done, err := t.Device.API.Update(x, g); done || err != nil {
+			return x, err
 		}
 	}
 	x, err := t.Device.API.Instantiate(g)
@@ -95,6 +97,19 @@ func (t *Trial) executable(g cuda.Graph) (cuda.GraphExec, error) {
 }
 
 func (t *Trial) wait() error { return t.Device.Wait(t.Device.stream, t.Deadline, t.Stopped) }
+
+// Record is what f puts on the stream, as a graph.
+func (d *Device) Record(f func(s cuda.Stream) error) (cuda.Graph, error) {
+	if err := d.API.BeginCapture(d.stream, cuda.CaptureThreadLocal); err != nil {
+		return 0, err
+	}
+	err := f(d.stream)
+	g, e := d.API.EndCapture(d.stream)
+	if err = errors.Join(err, e); err != nil {
+		return 0, fmt.Errorf("capture: %w", err)
+	}
+	return g, nil
+}
 
 // Wait waits until a stream's work is done, without a call that cannot be given up. stopped may be nil.
 func (d *Device) Wait(s cuda.Stream, deadline time.Time, stopped func() error) error {

@@ -30,7 +30,8 @@ type Kernel struct {
 	count uint32 // launches so far
 	order *Order
 
-	own     *os.File // of the buffer, for the peers
+	own     *os.File       // of the buffer, for the peers
+	spare   cuda.GraphExec // of one kernel
 	closers []func() error
 
 	busy    func() bool // the group is in a call
@@ -110,19 +111,22 @@ func (k *Kernel) RunCaptured(c DeviceCall) error {
 	if k.over.Load() {
 		return ErrOver
 	}
+	return k.capture(c, func(capture cuda.Capture) error {
+		if err := k.pins.pin(k.device.API, capture); err != nil {
+			return fmt.Errorf("tie the plan to the graph: %w", err)
+		}
+		return nil
+	})
+}
+
+// capture makes a call part of a graph; pin comes first.
+func (k *Kernel) capture(c DeviceCall, pin func(cuda.Capture) error) error {
 	d := k.fill(c)
 	if d == nil {
 		return k.unserved(c)
 	}
 	k.call.id = k.nextID() | graphNode
-	return k.device.Do(func() error {
-		return k.order.capture(d, c.Stream, func(capture cuda.Capture) error {
-			if err := k.pins.pin(k.device.API, capture); err != nil {
-				return fmt.Errorf("tie the plan to the graph: %w", err)
-			}
-			return nil
-		})
-	})
+	return k.device.Do(func() error { return k.order.capture(d, c.Stream, pin) })
 }
 
 // nextID is never 0 and without the bit that tells graph nodes.

@@ -2,6 +2,7 @@ package exec
 
 import (
 	"crypto/sha256"
+	"errors"
 	"sync"
 
 	"github.com/weir-project/weir/sdk/internal/device"
@@ -16,7 +17,11 @@ var kept = struct {
 	memory  map[keptMemory][]cuda.Pointer
 	words   map[cuda.Context][][]byte
 	modules map[keptModule]cuda.Module // in use or not
-}{memory: map[keptMemory][]cuda.Pointer{}, words: map[cuda.Context][][]byte{}, modules: map[keptModule]cuda.Module{}}
+	execs   map[cuda.Context][]cuda.GraphExec
+}{
+	memory: map[keptMemory][]cuda.Pointer{}, words: map[cuda.Context][][]byte{}, modules: map[keptModule]cuda.Module{},
+	execs: map[cuda.Context][]cuda.GraphExec{},
+}
 
 type keptMemory struct {
 	context cuda.Context
@@ -65,6 +70,31 @@ func keepWords(d *device.Device, words []byte) error {
 	kept.mu.Lock()
 	defer kept.mu.Unlock()
 	kept.words[d.Context] = append(kept.words[d.Context], words)
+	return nil
+}
+
+// takeExec is an instantiated graph of one kernel, to be updated before it is launched and to be given to keepExec. Making one
+// may wait for all that the device does, so it is made before ranks wait for one another.
+func takeExec(d *device.Device, kernel *cuda.Dispatch) (cuda.GraphExec, error) {
+	kept.mu.Lock()
+	if have := kept.execs[d.Context]; len(have) > 0 {
+		kept.execs[d.Context] = have[:len(have)-1]
+		kept.mu.Unlock()
+		return have[len(have)-1], nil
+	}
+	kept.mu.Unlock()
+	g, err := d.Record(func(s cuda.Stream) error { return d.API.LaunchKernel(kernel, s) })
+	if err != nil {
+		return 0, err
+	}
+	x, err := d.API.Instantiate(g)
+	return x, errors.Join(err, d.API.DestroyGraph(g))
+}
+
+func keepExec(d *device.Device, x cuda.GraphExec) error {
+	kept.mu.Lock()
+	defer kept.mu.Unlock()
+	kept.execs[d.Context] = append(kept.execs[d.Context], x)
 	return nil
 }
 

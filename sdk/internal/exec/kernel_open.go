@@ -3,6 +3,7 @@ package exec
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"time"
 	"unsafe"
@@ -48,7 +49,7 @@ func OpenKernel(p *plan.Kernel, o KernelOptions) (*Kernel, []byte, *os.File, err
 			if err := k.load(p, o.Group); err != nil {
 				return err
 			}
-			if err := k.words(); err != nil {
+			if err := errors.Join(k.words(), k.exec()); err != nil {
 				return fault(backend.InitFailed, "%w", err)
 			}
 			made, err := k.buffer(o.Group, o.Host)
@@ -197,6 +198,23 @@ func (k *Kernel) words() error {
 	k.onClose(func() error { return keepMemory(k.device, p, all) })
 	k.call.status, k.call.control, k.call.table = uintptr(status), uintptr(p), uintptr(p)+table
 	return k.device.Clear(p, all)
+}
+
+// exec takes the graph that captured self-tests use.
+func (k *Kernel) exec() error {
+	for _, rows := range k.rows {
+		if len(rows) == 0 {
+			continue
+		}
+		x, err := takeExec(k.device, &rows[0].dispatch)
+		if err != nil {
+			return fmt.Errorf("a graph: %w", err)
+		}
+		k.spare = x
+		k.onClose(func() error { return keepExec(k.device, x) })
+		return nil
+	}
+	return nil
 }
 
 // free gives back what was taken, as far as that is possible. It may wait for all the device does.

@@ -125,7 +125,7 @@ def pynccl(rank, world):
     stream = torch.cuda.current_stream()
     for name, op in (("sum", 0), ("max", 2)):
         took = []
-        for i in range(1200):
+        for i in range(1200 if torch.cuda.device_count() >= world else 240):
             start = time.perf_counter_ns()
             all_reduce(t, op)
             took.append(time.perf_counter_ns() - start)
