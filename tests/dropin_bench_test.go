@@ -13,9 +13,14 @@ import (
 	"github.com/weir-project/weir/tests/fakegpu"
 )
 
-// TestDropInCost has the program that measures on GPUs run to its end.
+// TestDropInCost has the program that measures on GPUs, as it is built for them, run to its end.
 func TestDropInCost(t *testing.T) {
-	j := ncclJob{ranks: 2, program: []string{linked(t, "ranks.c"), "cost"}, env: []string{"REAL=" + fakeNCCL(t)}}
+	fakeLibraries(t) // needs cc as well
+	ranks := filepath.Join(t.TempDir(), "ranks")
+	if out, err := exec.Command("testdata/dropin/build", ranks).CombinedOutput(); err != nil {
+		t.Fatalf("build ranks: %s\n%s", err, out)
+	}
+	j := ncclJob{ranks: 2, program: []string{ranks, "cost"}, env: []string{"REAL=" + fakeNCCL(t)}}
 	if out, _ := j.underRun(t, dropIn(t)); !regexp.MustCompile(`^sum: \d+ [+-]\d+\nmax: \d+ [+-]\d+\ndirect sum: \d+ [+-]\d+\ndirect max: \d+ \+0\n$`).MatchString(out) {
 		t.Errorf("it prints\n%s", out)
 	}
