@@ -85,10 +85,10 @@ func TestDropInCost(t *testing.T) {
 
 // api prints what a call of one element takes from Go, as the program ranks does from C.
 func api(s *rank.Session, p *ondevice.Program) error {
-	const warm, rounds = 10, 101
-	calls := 20
+	const warm = 5
+	rounds, calls := 101, 20
 	if os.Getenv("SHARE") != "" {
-		calls = 4
+		rounds, calls = 21, 4
 	}
 	g := s.World()
 	if err := g.Warm(context.Background(), sum); err != nil {

@@ -257,9 +257,10 @@ static int compare(const void *a, const void *b) { double d = *(double *)a - *(d
 // cost prints, in nanoseconds of the host, what a call of one element takes by each way, and what it takes more than the last of
 // them in the same round; medians of rounds in which the ways take turns. The last is the library REAL without anything between.
 static void cost(void) {
-	enum { WARM = 10, ROUNDS = 61 };
-	int calls = getenv("SHARE") ? 4 : 20; // on a GPU that they share ranks wait for their turns
+	enum { WARM = 5, ROUNDS = 101 };
+	int shared = getenv("SHARE") != 0, rounds = shared ? 21 : ROUNDS, calls = shared ? 4 : 20; // on a GPU that they share ranks wait for their turns
 	comm *c = make(0);
+	if (rank == 0) fprintf(stderr, "%d rounds of %d calls\n", rounds + WARM, calls);
 	void *real = dlopen(getenv("REAL"), RTLD_NOW | RTLD_NOLOAD);
 	if (!real) { printf("%s\n", dlerror()); exit(1); }
 	int (*direct)(const void *, void *, size_t, int, int, comm *, void *);
@@ -269,7 +270,7 @@ static void cost(void) {
 	};
 	enum { WAYS = sizeof ways / sizeof *ways };
 	ways[2].call = ways[3].call = direct;
-	for (int i = -WARM; i < ROUNDS; i++)
+	for (int i = -WARM; i < rounds; i++)
 		for (int w = 0; w < WAYS; w++) {
 			double start = now();
 			for (int k = 0; k < calls; k++) MUST(ways[w].call(memory, memory, 1, F32, ways[w].op, c, stream));
@@ -277,15 +278,15 @@ static void cost(void) {
 			MUST(cuStreamSynchronize(stream));
 		}
 	for (int w = 0; w < WAYS; w++) {
-		for (int i = 0; i < ROUNDS; i++) ways[w].more[i] = ways[w].took[i] - ways[WAYS - 1].took[i];
+		for (int i = 0; i < rounds; i++) ways[w].more[i] = ways[w].took[i] - ways[WAYS - 1].took[i];
 		if (w == WAYS - 1) memset(ways[w].more, 0, sizeof ways[w].more);
 	}
 	for (int w = 0; w < WAYS; w++) {
-		qsort(ways[w].took, ROUNDS, sizeof(double), compare);
-		qsort(ways[w].more, ROUNDS, sizeof(double), compare);
-		if (rank == 0) printf("%s: %.0f %+.0f\n", ways[w].name, ways[w].took[ROUNDS / 2], ways[w].more[ROUNDS / 2]);
+		qsort(ways[w].took, rounds, sizeof(double), compare);
+		qsort(ways[w].more, rounds, sizeof(double), compare);
+		if (rank == 0) printf("%s: %.0f %+.0f\n", ways[w].name, ways[w].took[rounds / 2], ways[w].more[rounds / 2]);
 	}
-	MUST(ncclCommDestroy(c));
+	if (!shared) MUST(ncclCommDestroy(c)); // over sockets of one GPU's ranks NCCL has been seen to wait in it for ever
 }
 
 // loop prints the nanoseconds of a call of which the library does nothing: the median of 101 loops.
