@@ -55,13 +55,15 @@ func runScripts(t *testing.T, dir string) {
 			switch name {
 			case "fakegpu":
 				return fakes != "", nil
+			case "twonodes":
+				return mayPretendNodes(), nil
 			case "nodes": // several NUMA nodes
 				_, err := os.Stat("/sys/devices/system/node/node1")
 				return err == nil, nil
 			}
 			return false, fmt.Errorf("unknown condition %q", name)
 		},
-		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": exits, "clean": clean},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"exits": exits, "clean": clean, "twonodes": twoNodes},
 	})
 }
 

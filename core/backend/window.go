@@ -16,6 +16,9 @@ func (c *checker) windows(q Requirements) []Range {
 	if len(q.Windows) == 0 {
 		return []Range{{Min: 1, Max: NoLimit, Multiple: q.Multiple}}
 	}
+	if ranges := c.everywhere(q); len(ranges) > 0 {
+		return ranges
+	}
 	byArch := lo.Filter(q.Windows, func(w Window, _ int) bool {
 		return w.Capability == "" || lo.EveryBy(c.Group.Ranks, func(r collective.Rank) bool {
 			return r.Device != nil && r.Device.Capability != "" && matchesCapability(w.Capability, r.Device.Capability)

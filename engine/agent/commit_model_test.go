@@ -97,6 +97,7 @@ func (w commitWorld) next(s commitState) []modelMove[commitState] {
 		w.agent(s, m)
 	}
 	for rank := range s.ranks {
+		m.by = rank + 1
 		w.rank(s, rank, m)
 	}
 	return m.all
@@ -189,13 +190,13 @@ func (s *commitState) report(rank int, ok bool) {
 func (w commitWorld) rank(s commitState, rank int, m *moves[commitState]) {
 	r := s.ranks[rank]
 	on := func(what string, change func(*commitState, *commitRank) string) {
-		m.add(rankWords(rank, what), func(s *commitState) string { return change(s, &s.ranks[rank]) })
+		m.add(what, func(s *commitState) string { return change(s, &s.ranks[rank]) })
 	}
 	if w.graph && rank == modelRanks-1 && s.graphEnded && r.pc != cDead {
-		m.chance(rankWords(rank, "launches its graph"), func(*commitState) string { return "a graph's plan was dropped" })
+		m.chance("launches its graph", func(*commitState) string { return "a graph's plan was dropped" })
 	}
 	if r.pc != cDead && r.pc != cServed && r.pc != cFailed && s.deaths == 0 {
-		m.chance(rankWords(rank, "dies"), func(s *commitState) string { s.ranks[rank].pc = cDead; s.deaths++; return "" })
+		m.chance("dies", func(s *commitState) string { s.ranks[rank].pc = cDead; s.deaths++; return "" })
 	}
 	fails := func(_ *commitState, r *commitRank) string { r.pc = cFailed; return "" }
 	switch r.pc {

@@ -9,14 +9,23 @@ import (
 
 // modelMove is what may happen next in a model whose states are S. bad says what is wrong about it.
 type modelMove[S comparable] struct {
+	by        int // the rank that moves, from 1; 0 is the agent
 	what, bad string
 	to        S
 	outside   bool // nothing that anybody may rely on to happen
 }
 
+func (m modelMove[S]) String() string {
+	if m.by == 0 {
+		return m.what
+	}
+	return fmt.Sprintf("rank %d %s", m.by-1, m.what)
+}
+
 // moves collects what may happen in a state.
 type moves[S comparable] struct {
 	from S
+	by   int // as in modelMove
 	all  []modelMove[S]
 }
 
@@ -26,7 +35,7 @@ func (m *moves[S]) add(what string, change func(*S) (bad string)) { m.put(false,
 func (m *moves[S]) chance(what string, change func(*S) (bad string)) { m.put(true, what, change) }
 
 func (m *moves[S]) put(outside bool, what string, change func(*S) string) {
-	m.all = append(m.all, modelMove[S]{what: what, to: m.from, outside: outside})
+	m.all = append(m.all, modelMove[S]{by: m.by, what: what, to: m.from, outside: outside})
 	last := &m.all[len(m.all)-1]
 	last.bad = change(&last.to)
 }
@@ -39,7 +48,7 @@ func explore[S comparable](first S, next func(S) []modelMove[S], atRest func(S) 
 	ends = map[string]int{}
 	retrace := func(at int) (lines []string) {
 		for ; at > 0; at = way[at].at {
-			lines = append(lines, next(all[way[at].at])[way[at].move].what)
+			lines = append(lines, next(all[way[at].at])[way[at].move].String())
 		}
 		slices.Reverse(lines)
 		return lines
@@ -51,7 +60,7 @@ func explore[S comparable](first S, next func(S) []modelMove[S], atRest func(S) 
 		goesOn := false
 		for n, m := range next(all[at]) {
 			if m.bad != "" {
-				return len(all), m.bad, append(retrace(at), m.what), ends
+				return len(all), m.bad, append(retrace(at), m.String()), ends
 			}
 			goesOn = goesOn || !m.outside
 			if _, known := index[m.to]; !known {
@@ -93,5 +102,3 @@ func wantFault(t *testing.T, states int, wrong string, trace []string, want stri
 	}
 	t.Logf("%s (%d states) after\n  %s", wrong, states, strings.Join(trace, "\n  "))
 }
-
-func rankWords(rank int, what string) string { return fmt.Sprintf("rank %d %s", rank, what) }

@@ -103,6 +103,7 @@ func (w failoverWorld) next(s failoverState) []modelMove[failoverState] {
 		w.agent(s, m)
 	}
 	for rank := range s.ranks {
+		m.by = rank + 1
 		w.rank(s, rank, m)
 	}
 	for i := range m.all {
@@ -223,13 +224,13 @@ func (w failoverWorld) giveUp(s failoverState, m *moves[failoverState]) {
 func (w failoverWorld) rank(s failoverState, rank int, m *moves[failoverState]) {
 	r := s.ranks[rank]
 	on := func(what string, change func(*failoverState, *failoverRank) string) {
-		m.add(rankWords(rank, what), func(s *failoverState) string { return change(s, &s.ranks[rank]) })
+		m.add(what, func(s *failoverState) string { return change(s, &s.ranks[rank]) })
 	}
 	if w.graph && rank == modelRanks-1 && s.graphEnded && r.pc != fDead {
-		m.chance(rankWords(rank, "launches its graph"), func(*failoverState) string { return "a graph's plan was dropped" })
+		m.chance("launches its graph", func(*failoverState) string { return "a graph's plan was dropped" })
 	}
 	if r.pc != fDead && r.pc != fError && s.deaths == 0 && !w.calm {
-		m.chance(rankWords(rank, "dies"), func(s *failoverState) string { s.ranks[rank].pc = fDead; s.deaths++; return "" })
+		m.chance("dies", func(s *failoverState) string { s.ranks[rank].pc = fDead; s.deaths++; return "" })
 	}
 	fail := func(what string) {
 		on(what, func(s *failoverState, r *failoverRank) string { s.aborted = true; r.pc = fError; return "" })

@@ -23,6 +23,7 @@ import (
 	"github.com/weir-project/weir/sdk/proto/pluginv1"
 	"github.com/weir-project/weir/sdk/proto/rankv1"
 	"github.com/weir-project/weir/sdk/proto/sealed"
+	"github.com/weir-project/weir/tests/hostile"
 )
 
 // fuzzPatience is the longest that the agent of a fuzz run may take over anything; a hundred times its deadlines.
@@ -35,25 +36,6 @@ func (library) Info() backend.Info { return backend.Info{Name: "library", Kind: 
 
 func (library) Plan(context.Context, backend.Request, []backend.Range) (plan.Plan, error) {
 	return &plan.Library{Path: "/lib/libnccl.so", Version: "2", Variant: "nccl"}, nil
-}
-
-// script is the input of a fuzz run, read as what a hostile rank does.
-type script struct{ rest []byte }
-
-func (s *script) next() byte {
-	if len(s.rest) == 0 {
-		return 0
-	}
-	b := s.rest[0]
-	s.rest = s.rest[1:]
-	return b
-}
-
-func (s *script) some() []byte {
-	n := min(int(s.next()), len(s.rest))
-	b := s.rest[:n]
-	s.rest = s.rest[n:]
-	return b
 }
 
 // duo is a job of two ranks: an honest one, which does what a rank does until it is told to end, and a hostile one.
@@ -71,21 +53,9 @@ type duo struct {
 // connect gives the agent one end of a pair of sockets.
 func (a *Agent) connectFuzz(t *testing.T) *net.UnixConn {
 	t.Helper()
-	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	ends := lo.Map(fds[:], func(fd, _ int) *net.UnixConn {
-		f := os.NewFile(uintptr(fd), "socket")
-		defer f.Close()
-		c, err := net.FileConn(f)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return c.(*net.UnixConn)
-	})
-	a.wg.Go(func() { a.serve(rankv1.NewConn(ends[0])) })
-	return ends[1]
+	mine, theirs := hostile.Sockets(t)
+	a.wg.Go(func() { a.serve(rankv1.NewConn(mine)) })
+	return theirs
 }
 
 // obey does what the agent asks a rank for until the connection ends. It asks for a class and for an exchange first.
@@ -165,8 +135,8 @@ func strays(t testing.TB) []*os.File {
 }
 
 // act is one thing that the hostile rank does. It reports whether there is more.
-func (d *duo) act(s *script, files []*os.File) bool {
-	if len(s.rest) == 0 {
+func (d *duo) act(s *hostile.Script, files []*os.File) bool {
+	if len(*s) == 0 {
 		return false
 	}
 	d.mu.Lock()
@@ -175,63 +145,63 @@ func (d *duo) act(s *script, files []*os.File) bool {
 	of := func(n byte) []*os.File {
 		return lo.Times(int(n)%40, func(i int) *os.File { return files[(i+int(n))%len(files)] })
 	}
-	switch op := s.next(); op % 16 {
+	switch op := s.Next(); op % 16 {
 	case 0: // anything
 		oob := []byte(nil)
-		if with := of(s.next()); len(with) > 0 {
+		if with := of(s.Next()); len(with) > 0 {
 			oob = unix.UnixRights(lo.Map(with, func(f *os.File, _ int) int { return int(f.Fd()) })...)
 		}
-		if data := s.some(); len(data) > 0 {
+		if data := s.Some(); len(data) > 0 {
 			_, _, _ = d.raw.WriteMsgUnix(data, oob, nil)
 		}
 	case 1: // any message
-		body := s.some()
+		body := s.Some()
 		frame := binary.LittleEndian.AppendUint32(nil, uint32(len(body)))
 		_, _ = d.raw.Write(append(frame, body...))
 	case 2:
-		_, _ = d.raw.Write([]byte{s.next(), s.next(), s.next(), s.next()}) // a length
+		_, _ = d.raw.Write([]byte{s.Next(), s.Next(), s.Next(), s.Next()}) // a length
 	case 3: // an answer to whatever was asked last
-		done := &rankv1.StepDone{Begun: uint64(s.next()), StartUnixNs: int64(s.next()), EndUnixNs: -int64(s.next())}
-		_ = proto.UnmarshalOptions{Merge: true}.Unmarshal(s.some(), done)
-		_ = d.hostile.Send(&rankv1.FromRank{Id: id, Body: &rankv1.FromRank_StepDone{StepDone: done}}, of(s.next())...)
+		done := &rankv1.StepDone{Begun: uint64(s.Next()), StartUnixNs: int64(s.Next()), EndUnixNs: -int64(s.Next())}
+		_ = proto.UnmarshalOptions{Merge: true}.Unmarshal(s.Some(), done)
+		_ = d.hostile.Send(&rankv1.FromRank{Id: id, Body: &rankv1.FromRank_StepDone{StepDone: done}}, of(s.Next())...)
 	case 4: // what it should answer, or nearly
-		instances := lo.Times(int(s.next())%4, func(i int) *rankv1.Outcome {
-			return &rankv1.Outcome{Instance: uint64(i + int(op>>4)), Data: s.some(), File: s.next()%2 == 1}
+		instances := lo.Times(int(s.Next())%4, func(i int) *rankv1.Outcome {
+			return &rankv1.Outcome{Instance: uint64(i + int(op>>4)), Data: s.Some(), File: s.Next()%2 == 1}
 		})
 		with := lo.CountBy(instances, func(o *rankv1.Outcome) bool { return o.File })
-		_ = d.hostile.Send(&rankv1.FromRank{Id: id, Body: &rankv1.FromRank_StepDone{StepDone: &rankv1.StepDone{Outcomes: instances, Begun: uint64(s.next())}}}, of(byte(with)+op>>6)...)
+		_ = d.hostile.Send(&rankv1.FromRank{Id: id, Body: &rankv1.FromRank_StepDone{StepDone: &rankv1.StepDone{Outcomes: instances, Begun: uint64(s.Next())}}}, of(byte(with)+op>>6)...)
 	case 5: // the board
-		if at := int(s.next())<<8 | int(s.next())<<3; at < len(board) {
-			copy(board[at:], s.some())
+		if at := int(s.Next())<<8 | int(s.Next())<<3; at < len(board) {
+			copy(board[at:], s.Some())
 		}
 	case 6: // the agent's status is asked for
 		d.agent.Status(true)
 	case 7:
-		time.Sleep(time.Duration(s.next()%8) * time.Millisecond)
+		time.Sleep(time.Duration(s.Next()%8) * time.Millisecond)
 	case 8:
-		class := collective.ClassAt(int(s.next()) % collective.NumClasses)
-		_ = d.hostile.Send(&rankv1.FromRank{Id: uint64(s.next()), Body: &rankv1.FromRank_Resolve{Resolve: &rankv1.Resolve{
-			Group: "g1", Class: pluginv1.FromClass(class), Lost: lo.Map(s.some(), func(b byte, _ int) uint64 { return uint64(b) }),
+		class := collective.ClassAt(int(s.Next()) % collective.NumClasses)
+		_ = d.hostile.Send(&rankv1.FromRank{Id: uint64(s.Next()), Body: &rankv1.FromRank_Resolve{Resolve: &rankv1.Resolve{
+			Group: "g1", Class: pluginv1.FromClass(class), Lost: lo.Map(s.Some(), func(b byte, _ int) uint64 { return uint64(b) }),
 		}}})
 	case 9:
-		_ = d.hostile.Send(&rankv1.FromRank{Id: uint64(s.next()), Body: exchange("g1", string(s.some())).Body})
+		_ = d.hostile.Send(&rankv1.FromRank{Id: uint64(s.Next()), Body: exchange("g1", string(s.Some())).Body})
 	case 10:
-		_ = d.hostile.Send(&rankv1.FromRank{Id: uint64(s.next()), Body: newGroupOf(lo.Map(s.some(), func(b byte, _ int) int32 { return int32(int8(b)) })...).Body})
+		_ = d.hostile.Send(&rankv1.FromRank{Id: uint64(s.Next()), Body: newGroupOf(lo.Map(s.Some(), func(b byte, _ int) int32 { return int32(int8(b)) })...).Body})
 	case 11:
-		_ = d.hostile.Send(&rankv1.FromRank{Id: uint64(s.next()), Body: &rankv1.FromRank_Alloc{Alloc: &rankv1.Alloc{Group: "g1", Bytes: int64(s.next()) << (s.next() % 64)}}})
+		_ = d.hostile.Send(&rankv1.FromRank{Id: uint64(s.Next()), Body: &rankv1.FromRank_Alloc{Alloc: &rankv1.Alloc{Group: "g1", Bytes: int64(s.Next()) << (s.Next() % 64)}}})
 	case 12:
 		_ = d.hostile.Send([]*rankv1.FromRank{
-			leaveGroup("g1"), fault("g1", string(s.some())), join(1, 2),
-			{Body: &rankv1.FromRank_Cancel{Cancel: &rankv1.Cancel{Request: uint64(s.next())}}},
-			{Body: &rankv1.FromRank_Switched{Switched: &rankv1.Switched{Group: "g1", Turn: uint64(s.next())}}},
-			{Body: &rankv1.FromRank_WorkerOverdue{WorkerOverdue: &rankv1.WorkerOverdue{Group: "g1", Instance: uint64(s.next())}}},
+			leaveGroup("g1"), fault("g1", string(s.Some())), join(1, 2),
+			{Body: &rankv1.FromRank_Cancel{Cancel: &rankv1.Cancel{Request: uint64(s.Next())}}},
+			{Body: &rankv1.FromRank_Switched{Switched: &rankv1.Switched{Group: "g1", Turn: uint64(s.Next())}}},
+			{Body: &rankv1.FromRank_WorkerOverdue{WorkerOverdue: &rankv1.WorkerOverdue{Group: "g1", Instance: uint64(s.Next())}}},
 			{Body: &rankv1.FromRank_FailedOver{FailedOver: &rankv1.FailedOver{Group: "g1", Call: 1, AddedNs: -1}}},
-			{Body: &rankv1.FromRank_Log{Log: &rankv1.Log{Source: "\x1b[2J", Text: string(s.some())}}},
+			{Body: &rankv1.FromRank_Log{Log: &rankv1.Log{Source: "\x1b[2J", Text: string(s.Some())}}},
 		}[op>>4%8])
 	case 13: // a wrong or right join
-		j := join(int(int8(s.next()))%4, int(s.next())%4)
-		j.Id = uint64(s.next())
-		_ = d.hostile.Send(j, of(s.next())...)
+		j := join(int(int8(s.Next()))%4, int(s.Next())%4)
+		j.Id = uint64(s.Next())
+		_ = d.hostile.Send(j, of(s.Next())...)
 	case 14:
 		j := join(1, 2)
 		j.Id = 1
@@ -270,7 +240,7 @@ func FuzzRank(f *testing.F) {
 			}
 		}()
 		defer debug.SetGCPercent(debug.SetGCPercent(-1)) // which would close what is forgotten
-		before := openDescriptors(t)
+		before := hostile.Descriptors(t)
 		watchdog := time.AfterFunc(fuzzPatience, func() { panic(fmt.Sprintf("the agent hangs, or the fuzzing does; input %x", input)) })
 		defer watchdog.Stop()
 		a := startAgent(t, 2, func(o *Options) {
@@ -291,7 +261,7 @@ func FuzzRank(f *testing.F) {
 		if err := d.honest.Send(j); err != nil {
 			t.Fatal(err)
 		}
-		s := &script{input}
+		s := (*hostile.Script)(&input)
 		for n := 0; n < mostActs && d.act(s, files); n++ {
 		}
 		a.Status(true)
@@ -306,7 +276,7 @@ func FuzzRank(f *testing.F) {
 			_ = unix.Munmap(d.board)
 		}
 		for end := time.Now().Add(5 * time.Second); ; time.Sleep(time.Millisecond) {
-			after := openDescriptors(t)
+			after := hostile.Descriptors(t)
 			if after <= before {
 				return
 			}
@@ -338,15 +308,6 @@ func (a *Agent) wantAlive(t *testing.T) {
 	if err := c.Receive(&m); err != nil || m.GetFailed() == nil || m.Id != 5 {
 		t.Fatalf("a stranger gets %v, %v", &m, err)
 	}
-}
-
-func openDescriptors(t *testing.T) int {
-	t.Helper()
-	all, err := os.ReadDir("/proc/self/fd")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return len(all)
 }
 
 // TestDescriptorsOfTheNextMessage: two messages of a rank that the agent reads at once, the second with a descriptor.
@@ -402,7 +363,7 @@ func TestDescriptorsOfOtherSteps(t *testing.T) {
 			})
 			defer a.Close()
 			clients := joined(t, a)
-			before := openDescriptors(t)
+			before := hostile.Descriptors(t)
 			ids := lo.Map(clients, func(c *client, _ int) uint64 { return c.say(resolve(c.group, cuda)) })
 			instances := lo.Map(clients, func(c *client, i int) uint64 { return c.wantPrepare(ids[i])[0] })
 			if end {
@@ -429,7 +390,7 @@ func TestDescriptorsOfOtherSteps(t *testing.T) {
 					c.wantCommit(ids[i])
 				}
 			}
-			until(t, func() bool { return openDescriptors(t) <= before })
+			until(t, func() bool { return hostile.Descriptors(t) <= before })
 		})
 	}
 }

@@ -2,9 +2,7 @@ package agent
 
 import (
 	"fmt"
-	"maps"
 	"slices"
-	"strings"
 	"testing"
 )
 
@@ -92,14 +90,6 @@ type modelState struct {
 	made                              [4]uint8 // 1 + the table by which the call is made
 }
 
-// modelStep is what may happen next. bad says what is wrong about it.
-type modelStep struct {
-	rank      int // -1 for the agent's
-	what, bad string
-	to        modelState
-	outside   bool // nothing that anybody may rely on to happen
-}
-
 type modelWorld struct{ modelOptions }
 
 func (w modelWorld) first() modelState {
@@ -112,35 +102,29 @@ func (w modelWorld) first() modelState {
 	return s
 }
 
-// steps are all that may happen in a state.
-func (w modelWorld) steps(s modelState) []modelStep {
+// next are all that may happen in a state. A rank at the gate that would find nothing new when it looks again does not go on.
+func (w modelWorld) next(s modelState) []modelMove[modelState] {
 	if s.groupFailed {
 		return nil
 	}
-	all := make([]modelStep, 0, 16)
-	rank := -1
-	add := func(outside bool, what string, change func(*modelState) string) {
-		all = append(all, modelStep{rank: rank, what: what, to: s, outside: outside})
-		last := &all[len(all)-1]
-		last.bad = change(&last.to)
-	}
-	w.agentSteps(s, add)
-	for rank = range s.ranks {
+	m := &moves[modelState]{from: s, all: make([]modelMove[modelState], 0, 16)}
+	w.agentSteps(s, m.put)
+	for rank := range s.ranks {
+		m.by = rank + 1
 		w.threadSteps(s, rank, func(outside bool, what string, change func(*modelState, *modelRank) string) {
-			add(outside, what, func(s *modelState) string { return change(s, &s.ranks[rank]) })
+			m.put(outside, what, func(s *modelState) string { return change(s, &s.ranks[rank]) })
 		})
 		w.backgroundSteps(s, rank, func(what string, change func(*modelState, *modelRank)) {
-			add(false, what, func(s *modelState) string { change(s, &s.ranks[rank]); return "" })
+			m.add(what, func(s *modelState) string { change(s, &s.ranks[rank]); return "" })
 		})
 	}
-	return all
-}
-
-func (st modelStep) String() string {
-	if st.rank < 0 {
-		return st.what
+	looks := w.willLook(s)
+	for i := range m.all {
+		move := &m.all[i]
+		move.to = w.canonical(move.to)
+		move.outside = move.outside || !looks && (move.what == looksAgain || move.what == readsTurn)
 	}
-	return fmt.Sprintf("rank %d %s", st.rank, st.what)
+	return m.all
 }
 
 func (s *modelState) send(m uint8) {
@@ -477,13 +461,17 @@ func (w modelWorld) backgroundSteps(s modelState, rank int, add func(string, fun
 }
 
 // atRest says what is wrong with a state in which nothing goes on by itself.
-func (w modelWorld) atRest(s modelState) string {
+func (w modelWorld) atRest(s modelState) (end, bad string) {
 	for r, x := range s.ranks {
 		if !s.groupFailed && (x.call < w.calls || x.pc != between) {
-			return fmt.Sprintf("rank %d waits for ever in call %d", r, x.call)
+			return "", fmt.Sprintf("rank %d waits for ever in call %d", r, x.call)
 		}
 	}
-	return ""
+	return fmt.Sprintf("word %d, group failed %v, made %v", s.word, s.groupFailed, s.made), ""
+}
+
+func (w modelWorld) explore() (int, string, []string, map[string]int) {
+	return explore(w.first(), w.next, w.atRest)
 }
 
 // canonical puts ranks that play the same part in order: what may happen does not depend on their numbers.
@@ -532,48 +520,6 @@ func (r modelRank) key() uint64 {
 	return k
 }
 
-// search tries everything, the nearest first, and returns what is wrong with the way there, or nothing.
-func (w modelWorld) search(most int) (states int, wrong string, trace []string, outcomes map[string]bool) {
-	type from struct {
-		at, step int
-	}
-	index := map[modelState]int{w.first(): 0}
-	way, all := []from{{-1, 0}}, []modelState{w.first()}
-	outcomes = map[string]bool{}
-	retrace := func(at int) (lines []string) {
-		for ; at > 0; at = way[at].at {
-			lines = append(lines, w.steps(all[way[at].at])[way[at].step].String())
-		}
-		slices.Reverse(lines)
-		return lines
-	}
-	for at := 0; at < len(all) && len(all) <= most; at++ {
-		s := all[at]
-		goesOn := false
-		for n, st := range w.steps(s) {
-			if st.bad != "" {
-				return len(all), st.bad, append(retrace(at), st.String()), outcomes
-			}
-			goesOn = goesOn || !st.outside && st.what != looksAgain && st.what != readsTurn
-			to := w.canonical(st.to)
-			if _, known := index[to]; !known {
-				index[to] = len(all)
-				all, way = append(all, to), append(way, from{at, n})
-			}
-		}
-		if !goesOn && !w.willLook(s) {
-			if bad := w.atRest(s); bad != "" {
-				return len(all), bad, retrace(at), outcomes
-			}
-			outcomes[fmt.Sprintf("word %d, group failed %v, made %v", s.word, s.groupFailed, s.made)] = true
-		}
-	}
-	if len(all) > most {
-		wrong = "too many states"
-	}
-	return len(all), wrong, nil, outcomes
-}
-
 const (
 	looksAgain = "looks again"
 	readsTurn  = "reads the turn"
@@ -605,13 +551,10 @@ func TestSwitchModel(t *testing.T) {
 	for name, o := range modelWorlds {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			states, wrong, trace, outcomes := modelWorld{o}.search(mostModelStates)
-			t.Logf("%d states, ends in %v", states, slices.Sorted(maps.Keys(outcomes)))
-			if wrong != "" {
-				t.Errorf("%s after\n  %s", wrong, strings.Join(trace, "\n  "))
-			}
-			if o.calls > 0 && !o.worker && len(outcomes) < 3 { // all old, all new, or first old and then new
-				t.Errorf("the model does little: %v", outcomes)
+			states, wrong, trace, ends := modelWorld{o}.explore()
+			wantModel(t, states, wrong, trace, ends)
+			if o.calls > 0 && !o.worker && len(ends) < 3 { // all old, all new, or first old and then new
+				t.Errorf("the model does little: %v", ends)
 			}
 		})
 	}
@@ -644,11 +587,8 @@ func TestSwitchModelFindsFaults(t *testing.T) {
 			t.Parallel()
 			o := c.in
 			o.broken = rule
-			states, wrong, trace, _ := modelWorld{o}.search(mostModelStates)
-			if !strings.Contains(wrong, c.want) {
-				t.Errorf("found %q in %d states, want %q", wrong, states, c.want)
-			}
-			t.Logf("%s (%d states) after\n  %s", wrong, states, strings.Join(trace, "\n  "))
+			states, wrong, trace, _ := modelWorld{o}.explore()
+			wantFault(t, states, wrong, trace, c.want)
 		})
 	}
 }

@@ -99,7 +99,7 @@ func (s *subject) setVendor(formats []string) {
 	vendors := map[string]string{
 		foreign.ROCmSMI: "amd", foreign.AMDSMI: "amd", foreign.RCCLXML: "amd", foreign.NPUSMI: "huawei",
 		foreign.TopoM: "nvidia", foreign.TopoMP: "nvidia", foreign.TopoP2P: "nvidia", foreign.NVLinkS: "nvidia",
-		foreign.ListGPUs: "nvidia", foreign.NCCLXML: "nvidia",
+		foreign.ListGPUs: "nvidia", foreign.QueryXML: "nvidia", foreign.NCCLXML: "nvidia",
 	}
 	for i := range s.machine.Devices {
 		if d := &s.machine.Devices[i]; d.Vendor == "" {

@@ -27,12 +27,13 @@ var (
 	sys  = topology.Link{Class: topology.SYS}
 	xgmi = topology.Link{Class: topology.XGMI}
 
-	h200   = node(8, "nvidia", "9.0", nv18, topology.Yes, topology.P2PReported)
-	b200   = node(8, "nvidia", "10.0", nv18, topology.Yes, topology.P2PReported)
-	rtx8   = node(8, "nvidia", "12.0", sys, topology.No, topology.P2PReported)
-	rtx2   = node(2, "nvidia", "12.0", sys, topology.No, topology.P2PReported)
-	a100   = node(4, "nvidia", "8.0", nv4, topology.No, topology.P2PReported)
-	mi300x = node(8, "amd", "gfx942", xgmi, topology.No, topology.P2PReported)
+	h200     = node(8, "nvidia", "9.0", nv18, topology.Yes, topology.P2PReported)
+	b200     = node(8, "nvidia", "10.0", nv18, topology.Yes, topology.P2PReported)
+	nvswitch = node(8, "nvidia", "", nv18, topology.NotKnown, topology.P2PReported)
+	rtx8     = node(8, "nvidia", "12.0", sys, topology.No, topology.P2PReported)
+	rtx2     = node(2, "nvidia", "12.0", sys, topology.No, topology.P2PReported)
+	a100     = node(4, "nvidia", "8.0", nv4, topology.No, topology.P2PReported)
+	mi300x   = node(8, "amd", "gfx942", xgmi, topology.No, topology.P2PReported)
 )
 
 // The messages: 1, 8 and 64 tokens of hidden size 7168 in bfloat16, and a prefill.
@@ -79,6 +80,9 @@ func TestGolden(t *testing.T) {
 		{"8xH200", h200, "sglang", other, [4]string{"custom-v2-push", "custom-v2-push", "custom-v2-multicast", "pynccl"}},
 		{"8xH200", h200, "sglang", listed, [4]string{"flashinfer-trtllm", "flashinfer-trtllm", "flashinfer-trtllm", "pynccl"}},
 		{"8xH200", h200, "vllm", listed, [4]string{"flashinfer", "flashinfer", "torch-symm-mem", "torch-symm-mem"}},
+		{"8xH200", h200, "sglang", "glm-5", [4]string{"flashinfer-trtllm", "flashinfer-trtllm", "flashinfer-trtllm", "pynccl"}},
+		// Whatever its GPUs are, v2 takes these messages; which schedule is told only as far as it does not depend on them.
+		{"8 GPUs on NVSwitch", nvswitch, "sglang", other, [4]string{"custom-v2-push", "custom-v2-push", "custom-v2-two-shot", "pynccl"}},
 		{"8xB200", b200, "sglang", other, [4]string{"custom-v2-push", "custom-v2-push", "custom-v2-two-shot", "pynccl"}},
 		{"8xB200", b200, "sglang", listed, [4]string{"flashinfer-mnnvl", "flashinfer-mnnvl", "flashinfer-mnnvl", "pynccl"}},
 		{"8xB200", b200, "vllm", listed, [4]string{"flashinfer", "flashinfer", "flashinfer", "torch-symm-mem"}},

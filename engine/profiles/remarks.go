@@ -26,7 +26,7 @@ type remark struct {
 	Codes        []backend.Code // one of the reasons' codes
 	Ranks        span
 	Hosts        span
-	Capabilities []string
+	Capabilities []string // as in Requirements; "unknown" is that of GPUs whose capability is not known
 	P2P          []string // what is known of peer-to-peer access: unknown, none, reported, verified
 	Multicast    []string // unknown, yes, no
 	Text         string
@@ -39,7 +39,7 @@ func (r remark) holds(v backend.Verdict, g collective.Group) bool {
 	}
 	code := len(r.Codes) == 0 || slices.ContainsFunc(v.Reasons, func(x backend.Reason) bool { return slices.Contains(r.Codes, x.Code) })
 	arch := len(r.Capabilities) == 0 || lo.EveryBy(g.Ranks, func(x collective.Rank) bool {
-		return x.Device != nil && backend.HasCapability(r.Capabilities, x.Device.Capability)
+		return x.Device != nil && backend.HasCapability(r.Capabilities, cmp.Or(x.Device.Capability, "unknown"))
 	})
 	in := func(list []string, s string) bool { return len(list) == 0 || slices.Contains(list, s) }
 	return code && arch && cmp.Or(r.Verdict, v.Kind) == v.Kind && r.Ranks.contains(g.WorldSize()) && r.Hosts.contains(g.Hosts()) &&

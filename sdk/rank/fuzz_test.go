@@ -22,6 +22,7 @@ import (
 	"github.com/weir-project/weir/sdk/proto/rankv1"
 	"github.com/weir-project/weir/sdk/proto/sealed"
 	"github.com/weir-project/weir/sdk/proto/workerv1"
+	"github.com/weir-project/weir/tests/hostile"
 )
 
 // fuzzPatience is the longest that a rank may take in a fuzz run, where its group's deadline is a three-hundredth of it.
@@ -39,25 +40,6 @@ type enemy struct {
 	last uint64 // request of the rank
 }
 
-func socketPair(t *testing.T) (a, b *net.UnixConn) {
-	t.Helper()
-	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var ends [2]*net.UnixConn
-	for i, fd := range fds {
-		f := os.NewFile(uintptr(fd), "socket")
-		c, err := net.FileConn(f)
-		if err != nil {
-			t.Fatal(err)
-		}
-		_ = f.Close()
-		ends[i] = c.(*net.UnixConn)
-	}
-	return ends[0], ends[1]
-}
-
 // listen keeps the id of what the rank asks for.
 func (e *enemy) listen() {
 	for {
@@ -71,22 +53,6 @@ func (e *enemy) listen() {
 		}
 		e.mu.Unlock()
 	}
-}
-
-func (e *enemy) next(data *[]byte) byte {
-	if len(*data) == 0 {
-		return 0
-	}
-	b := (*data)[0]
-	*data = (*data)[1:]
-	return b
-}
-
-func (e *enemy) some(data *[]byte) []byte {
-	n := min(int(e.next(data)), len(*data))
-	b := (*data)[:n]
-	*data = (*data)[n:]
-	return b
 }
 
 func (e *enemy) send(id uint64, m *rankv1.ToRank, files ...*os.File) {
@@ -126,14 +92,14 @@ func (e *enemy) instanceOf(kind, id byte) (*rankv1.Instance, []*os.File) {
 }
 
 // act is one thing that the agent does.
-func (e *enemy) act(data *[]byte) bool {
-	if len(*data) == 0 {
+func (e *enemy) act(s *hostile.Script) bool {
+	if len(*s) == 0 {
 		return false
 	}
 	e.mu.Lock()
 	id := e.last
 	e.mu.Unlock()
-	op := e.next(data)
+	op := s.Next()
 	if op&0x10 != 0 {
 		id = rankv1.AgentIDs + uint64(op>>5)
 	}
@@ -147,58 +113,58 @@ func (e *enemy) act(data *[]byte) bool {
 	switch op % 16 {
 	case 0:
 		fds := []int{}
-		for _, f := range of(e.next(data)) {
+		for _, f := range of(s.Next()) {
 			fds = append(fds, int(f.Fd()))
 		}
-		if bytes := e.some(data); len(bytes) > 0 {
+		if bytes := s.Some(); len(bytes) > 0 {
 			_, _, _ = e.raw.WriteMsgUnix(bytes, unix.UnixRights(fds...), nil)
 		}
 	case 1:
 		m := &rankv1.ToRank{}
-		_ = proto.Unmarshal(e.some(data), m)
-		e.send(id, m, of(e.next(data))...)
+		_ = proto.Unmarshal(s.Some(), m)
+		e.send(id, m, of(s.Next())...)
 	case 2:
-		body := e.some(data)
+		body := s.Some()
 		_, _ = e.raw.Write(append(binary.LittleEndian.AppendUint32(nil, uint32(len(body))), body...))
 	case 3, 4:
-		i, files := e.instanceOf(e.next(data), e.next(data)%8)
+		i, files := e.instanceOf(s.Next(), s.Next()%8)
 		e.send(id, &rankv1.ToRank{Body: &rankv1.ToRank_Prepare{Prepare: &rankv1.Prepare{Instances: []*rankv1.Instance{i}}}}, files...)
 		for _, f := range files {
 			_ = f.Close()
 		}
 	case 5:
-		e.send(id, &rankv1.ToRank{Body: &rankv1.ToRank_SelfTest{SelfTest: &rankv1.SelfTest{DeadlineNs: int64(e.next(data)) << e.next(data), Abort: op&0x20 != 0}}})
+		e.send(id, &rankv1.ToRank{Body: &rankv1.ToRank_SelfTest{SelfTest: &rankv1.SelfTest{DeadlineNs: int64(s.Next()) << s.Next(), Abort: op&0x20 != 0}}})
 	case 6, 7:
 		commit := &rankv1.Commit{Epoch: 1}
-		for range e.next(data) % 4 {
-			commit.Segments = append(commit.Segments, &rankv1.Segment{Max: int64(e.next(data)) << (e.next(data) % 64), Choices: []*rankv1.Choice{
-				{Multiple: int64(int8(e.next(data))), Instance: uint64(e.next(data) % 8), Counter: uint32(e.next(data)) << 8},
+		for range s.Next() % 4 {
+			commit.Segments = append(commit.Segments, &rankv1.Segment{Max: int64(s.Next()) << (s.Next() % 64), Choices: []*rankv1.Choice{
+				{Multiple: int64(int8(s.Next())), Instance: uint64(s.Next() % 8), Counter: uint32(s.Next()) << 8},
 			}})
 		}
 		e.send(id, &rankv1.ToRank{Body: &rankv1.ToRank_Commit{Commit: commit}})
 	case 8:
-		e.send(id, &rankv1.ToRank{Body: &rankv1.ToRank_Discard{Discard: &rankv1.Discard{Instances: []uint64{uint64(e.next(data) % 8)}}}})
+		e.send(id, &rankv1.ToRank{Body: &rankv1.ToRank_Discard{Discard: &rankv1.Discard{Instances: []uint64{uint64(s.Next() % 8)}}}})
 	case 9:
-		e.send(id, &rankv1.ToRank{Body: &rankv1.ToRank_Upgrade{Upgrade: &rankv1.Upgrade{Group: "g1", Class: class, Turn: uint64(e.next(data))}}})
+		e.send(id, &rankv1.ToRank{Body: &rankv1.ToRank_Upgrade{Upgrade: &rankv1.Upgrade{Group: "g1", Class: class, Turn: uint64(s.Next())}}})
 	case 10:
-		e.send(id, &rankv1.ToRank{Body: &rankv1.ToRank_Gate{Gate: &rankv1.Gate{Group: "g1", Turn: uint64(e.next(data)), Number: uint64(e.next(data)) << (e.next(data) % 64)}}})
+		e.send(id, &rankv1.ToRank{Body: &rankv1.ToRank_Gate{Gate: &rankv1.Gate{Group: "g1", Turn: uint64(s.Next()), Number: uint64(s.Next()) << (s.Next() % 64)}}})
 	case 11:
-		e.send(0, &rankv1.ToRank{Body: &rankv1.ToRank_Switch{Switch: &rankv1.Switch{Group: "g1", Turn: uint64(e.next(data)), Committed: op&0x20 != 0}}})
+		e.send(0, &rankv1.ToRank{Body: &rankv1.ToRank_Switch{Switch: &rankv1.Switch{Group: "g1", Turn: uint64(s.Next()), Committed: op&0x20 != 0}}})
 	case 12:
 		e.send(id, []*rankv1.ToRank{
-			{Body: &rankv1.ToRank_Failed{Failed: &rankv1.Failed{Text: string(e.some(data))}}},
-			{Body: &rankv1.ToRank_Exchanged{Exchanged: &rankv1.Exchanged{Data: [][]byte{nil, e.some(data)}[:e.next(data)%3]}}},
+			{Body: &rankv1.ToRank_Failed{Failed: &rankv1.Failed{Text: string(s.Some())}}},
+			{Body: &rankv1.ToRank_Exchanged{Exchanged: &rankv1.Exchanged{Data: [][]byte{nil, s.Some()}[:s.Next()%3]}}},
 			{Body: &rankv1.ToRank_GroupFault{GroupFault: &rankv1.GroupFault{Group: "g1", Text: "so it is"}}},
-			{Body: &rankv1.ToRank_Connect{Connect: &rankv1.Connect{DeadlineNs: 5, Instances: []*rankv1.Peers{{Instance: uint64(e.next(data) % 8), Data: [][]byte{e.some(data)}, Files: []bool{false}}}}}},
+			{Body: &rankv1.ToRank_Connect{Connect: &rankv1.Connect{DeadlineNs: 5, Instances: []*rankv1.Peers{{Instance: uint64(s.Next() % 8), Data: [][]byte{s.Some()}, Files: []bool{false}}}}}},
 		}[op>>5%4])
 	case 13:
-		e.send(id, &rankv1.ToRank{Body: &rankv1.ToRank_Allocated{Allocated: &rankv1.Allocated{Stride: int64(e.next(data)) << (e.next(data) % 64)}}}, of(1)...)
+		e.send(id, &rankv1.ToRank{Body: &rankv1.ToRank_Allocated{Allocated: &rankv1.Allocated{Stride: int64(s.Next()) << (s.Next() % 64)}}}, of(1)...)
 	case 14: // the board
-		if at := int(e.next(data))<<8 | int(e.next(data))<<3; at < len(e.board) {
-			copy(e.board[at:], e.some(data))
+		if at := int(s.Next())<<8 | int(s.Next())<<3; at < len(e.board) {
+			copy(e.board[at:], s.Some())
 		}
 	case 15:
-		time.Sleep(time.Duration(e.next(data)%8) * time.Millisecond)
+		time.Sleep(time.Duration(s.Next()%8) * time.Millisecond)
 	}
 	return true
 }
@@ -235,7 +201,7 @@ func FuzzAgent(f *testing.F) {
 		watchdog := time.AfterFunc(fuzzPatience, func() { panic(fmt.Sprintf("the rank hangs; input %d %x", size, input)) })
 		defer watchdog.Stop()
 		defer debug.SetGCPercent(debug.SetGCPercent(-1)) // which would close what is forgotten
-		before := openDescriptors(t)
+		before := hostile.Descriptors(t)
 		world := 1 + int(size)%3
 		file, err := sealed.New("board", rankv1.BoardSize(world))
 		if err != nil {
@@ -247,7 +213,7 @@ func FuzzAgent(f *testing.F) {
 		}
 		defer func() { _ = unix.Munmap(board) }()
 		rankv1.NewBoard(board, world)
-		agentEnd, rankEnd := socketPair(t)
+		agentEnd, rankEnd := hostile.Sockets(t)
 		e := &enemy{raw: agentEnd, conn: rankv1.NewConn(agentEnd), world: world, board: board, files: []*os.File{null, memory}}
 		_ = agentEnd.SetWriteDeadline(time.Now().Add(fuzzPatience / 3))
 		s := newSession(rankv1.NewConn(rankEnd), Options{WorldSize: world})
@@ -274,24 +240,15 @@ func FuzzAgent(f *testing.F) {
 				}
 			}
 		})
-		for n := 0; n < mostActs && e.act(&input); n++ {
+		for n := 0; n < mostActs && e.act((*hostile.Script)(&input)); n++ {
 		}
 		time.Sleep(time.Millisecond)
 		_ = e.conn.Close()
 		ends.Wait()
 		e.conn.Drain()
 		_ = s.Close()
-		if after := openDescriptors(t); after > before {
+		if after := hostile.Descriptors(t); after > before {
 			t.Errorf("%d descriptors are open, %d before", after, before)
 		}
 	})
-}
-
-func openDescriptors(t *testing.T) int {
-	t.Helper()
-	all, err := os.ReadDir("/proc/self/fd")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return len(all)
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/weir-project/weir/sdk/proto/pluginv1"
 	"github.com/weir-project/weir/sdk/proto/rankv1"
 	"github.com/weir-project/weir/sdk/proto/sealed"
+	"github.com/weir-project/weir/tests/hostile"
 )
 
 // gated is a rank alone in its group, whose agent is the test.
@@ -38,7 +39,7 @@ func newGated(t *testing.T) *gated {
 		t.Fatal(err)
 	}
 	x := &gated{t: t, board: rankv1.NewBoard(memory, 1)}
-	a, b := socketPair(t)
+	a, b := hostile.Sockets(t)
 	x.agent, x.sess = rankv1.NewConn(a), newSession(rankv1.NewConn(b), Options{WorldSize: 1})
 	x.group, err = x.sess.open(&reply{message: &rankv1.ToRank{Body: &rankv1.ToRank_GroupReady{GroupReady: &rankv1.GroupReady{
 		Group: "g1", Facts: pluginv1.FromGroup(collective.HostGroup("g1", 1)), Ranks: []int32{0}, DeadlineNs: int64(gateDeadline),

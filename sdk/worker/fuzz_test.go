@@ -19,30 +19,11 @@ import (
 	"github.com/weir-project/weir/sdk/proto/sealed"
 	"github.com/weir-project/weir/sdk/proto/workerv1"
 	"github.com/weir-project/weir/sdk/worker"
+	"github.com/weir-project/weir/tests/hostile"
 )
 
 // fuzzPatience is the longest that anything may take in a fuzz run, where deadlines are a hundredth of it.
 const fuzzPatience = 20 * time.Second
-
-func pair(t *testing.T) (a, b *net.UnixConn) {
-	t.Helper()
-	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var ends [2]*net.UnixConn
-	for i, fd := range fds {
-		f := os.NewFile(uintptr(fd), "socket")
-		c, err := net.FileConn(f)
-		if err != nil {
-			t.Fatal(err)
-		}
-		_ = f.Close()
-		t.Cleanup(func() { _ = c.Close() })
-		ends[i] = c.(*net.UnixConn)
-	}
-	return ends[0], ends[1]
-}
 
 // guarded is a buffer between two walls, which say whether somebody wrote beside it.
 type guarded struct{ all, buf []byte }
@@ -128,7 +109,7 @@ func FuzzMemory(f *testing.F) {
 		}
 		defer func() { _ = unix.Munmap(inputs) }()
 
-		agentEnd, workerEnd := pair(t)
+		agentEnd, workerEnd := hostile.Sockets(t)
 		served := make(chan error, 1)
 		go func() {
 			g, err := worker.Take(workerEnd)
@@ -224,9 +205,9 @@ func FuzzOffer(f *testing.F) {
 		if _, err := header.WriteAt(answer[:min(len(answer), 4096)], 0); err != nil {
 			t.Fatal(err)
 		}
-		before := openDescriptors(t)
+		before := hostile.Descriptors(t)
 		choice := []*os.File{null, header, files.Inputs, files.Control, files.Control, files.ReadOK}
-		agentEnd, workerEnd := pair(t)
+		agentEnd, workerEnd := hostile.Sockets(t)
 		var fds []int
 		for _, w := range which[:min(len(which), 100)] {
 			fds = append(fds, int(choice[int(w)%len(choice)].Fd()))
@@ -245,7 +226,7 @@ func FuzzOffer(f *testing.F) {
 			_ = g.Serve(worker.Reduce) // ends at once: the agent is gone
 		}
 
-		agentEnd2, workerEnd2 := pair(t)
+		agentEnd2, workerEnd2 := hostile.Sockets(t)
 		if len(answer) > 0 {
 			if _, err := workerEnd2.Write(answer); err != nil {
 				t.Fatal(err)
@@ -259,17 +240,8 @@ func FuzzOffer(f *testing.F) {
 		for _, c := range []*net.UnixConn{agentEnd, workerEnd, agentEnd2, workerEnd2} {
 			_ = c.Close()
 		}
-		if after := openDescriptors(t); after > before {
+		if after := hostile.Descriptors(t); after > before {
 			t.Errorf("%d descriptors are open, %d before", after, before)
 		}
 	})
-}
-
-func openDescriptors(t *testing.T) int {
-	t.Helper()
-	all, err := os.ReadDir("/proc/self/fd")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return len(all)
 }

@@ -28,11 +28,8 @@ func (b *builder) figures(t *table, k kind) {
 			if i == j || at[i] < 0 || at[j] < 0 {
 				continue
 			}
-			switch cellText(c) {
-			case "True", "ENABLED":
-				set(&b.Graph.Peers[at[i]][at[j]], "", topology.StatusOK)
-			case "False", "DISABLED":
-				set(&b.Graph.Peers[at[i]][at[j]], "", topology.StatusNS)
+			if status, ok := accessible[cellText(c)]; ok {
+				set(&b.Graph.Peers[at[i]][at[j]], "", status)
 			}
 		}
 	}

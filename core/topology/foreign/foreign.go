@@ -16,6 +16,7 @@ const (
 	TopoP2P  = "nvidia-smi topo -p2p"
 	NVLinkS  = "nvidia-smi nvlink -s"
 	ListGPUs = "nvidia-smi -L"
+	QueryXML = "nvidia-smi -q -x"
 	NCCLXML  = "NCCL topology XML"
 	RCCLXML  = "RCCL topology XML"
 	ROCmSMI  = "rocm-smi --showtopo"
@@ -37,7 +38,7 @@ const (
 
 // Formats are the formats that Read knows.
 func Formats() []string {
-	return []string{TopoM, TopoMP, TopoP2P, NVLinkS, ListGPUs, NCCLXML, RCCLXML, ROCmSMI, AMDSMI, NPUSMI}
+	return []string{TopoM, TopoMP, TopoP2P, NVLinkS, ListGPUs, QueryXML, NCCLXML, RCCLXML, ROCmSMI, AMDSMI, NPUSMI}
 }
 
 // Completeness is how much of its machine a text shows.
@@ -160,7 +161,10 @@ func ReadAll(text []byte) ([]Reading, error) {
 	if err != nil {
 		return nil, err
 	}
-	if readings = merge(readings, readXML(src)); len(readings) > 0 {
+	readings = merge(readings, readXML(src))
+	readings = append(readings, readROCmJSON(src)...)
+	if readings = withQueries(readings, readQuery(src)); len(readings) > 0 {
+		checkCap(src, readings)
 		return readings, nil
 	}
 	if strings.TrimSpace(string(src.text)) == "" {

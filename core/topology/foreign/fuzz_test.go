@@ -25,6 +25,8 @@ var seeds = []string{
 	"\tNPU0 NPU1 CPU Affinity\nNPU0 X HCCS 0-23\nNPU1 HCCS X 24-47\n",
 	`<system version="1"><cpu numaid="0"><pci busid="0000:01:00.0" class="0x030200"><gpu dev="0" sm="90"><nvlink target="0000:02:00.0" count="4" tclass="0x030200"/></gpu></pci></cpu></system>`,
 	"GPU0 X SYS 0-23 0 GPU1 SYS X 24-47 1 Legend: X = Self",
+	`{"card0": {"(Topology) Numa Node": "0"}, "card1": {}, "system": {"(Topology) Link type between DRM devices 0 and 1": "XGMI", "(Topology) Link accessibility between DRM devices 0 and 1": "True"}}`,
+	"<gpu id=\"00000000:1B:00.0\">\n<product_name>NVIDIA L40S</product_name><uuid>GPU-0</uuid><mig_mode><current_mig>Enabled</current_mig></mig_mode></gpu>\n</nvidia_smi_log>",
 	"CP 0GPU1XNV1",
 	"\x1b[4mGPU0[0m\t&amp;lt;\\t| > \\u001b[1mGPU1",
 }

@@ -2,6 +2,8 @@ package foreign
 
 import "strconv"
 
+const migNote = "MIG is on: a part of a divided GPU has no NVLink and no peer-to-peer access, whatever the matrix shows for the whole GPU"
+
 // info reads the lines on single GPUs.
 func (b *builder) info(in *info, k kind) {
 	known := len(b.labels) > 0
@@ -24,7 +26,7 @@ func (b *builder) info(in *info, k kind) {
 		b.format(ListGPUs)
 	}
 	if in.mig {
-		b.warn("MIG is on: a part of a divided GPU has no NVLink and no peer-to-peer access, whatever the matrix shows for the whole GPU")
+		b.warn(migNote)
 	}
 }
 

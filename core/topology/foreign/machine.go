@@ -173,6 +173,9 @@ func (b *builder) links(m matrix, links [][]topology.Link) {
 // nics reads the columns of network devices.
 func (b *builder) nics(m matrix) {
 	for k, c := range m.nics {
+		if numbered.MatchString(c.name) {
+			continue // a GPU beyond those that are read
+		}
 		nic := NIC{Name: c.name, Device: m.table.nics[c.name], Links: make([]topology.Link, len(m.devices))}
 		for i, d := range m.devices {
 			nic.Links[i] = m.link(b.src, d, len(m.devices)+k)

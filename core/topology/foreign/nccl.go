@@ -14,9 +14,11 @@ func readXML(src source) []Reading {
 	var loose element // of a text that does not begin with <system>
 	var readings []Reading
 	for _, e := range root.children {
-		if e.name == "system" {
+		switch {
+		case e.name == "system":
 			readings = append(readings, system(e))
-		} else {
+		case e.attrs["id"] != "": // of `nvidia-smi -q -x`
+		default:
 			loose.children = append(loose.children, e)
 		}
 	}
@@ -46,6 +48,8 @@ func system(sys *element) Reading {
 		r.Formats[0] = RCCLXML
 	}
 	gpus, template := findGPUs(sys)
+	found := len(gpus)
+	gpus = gpus[:min(found, maxDevices)]
 	for i, g := range gpus {
 		r.Graph.Devices = append(r.Graph.Devices, g.device(i))
 	}
@@ -65,6 +69,9 @@ func system(sys *element) Reading {
 	} else {
 		r.Graph.Complete = topology.Yes
 	}
+	if found > maxDevices {
+		r.capped()
+	}
 	r.nets(sys, gpus)
 	r.xmlNotes(sys, gpus, template)
 	if topology.AnyNVLink(r.Graph.Links) == topology.No && r.Complete == Whole {
@@ -82,7 +89,7 @@ func findGPUs(sys *element) (gpus []gpu, template bool) {
 	for _, e := range sys.all("gpu") {
 		gpus = append(gpus, gpu{pci: e.up("pci"), self: e, whole: e.closed})
 	}
-	if gpus = gpus[:min(len(gpus), maxDevices)]; len(gpus) > 0 {
+	if len(gpus) > 0 {
 		slices.SortStableFunc(gpus, func(a, b gpu) int {
 			x, okX := number(a.self.attrs["dev"])
 			y, okY := number(b.self.attrs["dev"])
@@ -100,7 +107,7 @@ func findGPUs(sys *element) (gpus []gpu, template bool) {
 		}
 	}
 	slices.SortStableFunc(gpus, func(a, b gpu) int { return strings.Compare(a.bus(), b.bus()) })
-	return gpus[:min(len(gpus), maxDevices)], true
+	return gpus, true
 }
 
 func (g gpu) bus() string {

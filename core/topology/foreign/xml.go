@@ -80,6 +80,9 @@ func tagName(s []byte) (name string, closing bool) {
 	for n < len(s) && n < 10 && (s[n] >= 'a' && s[n] <= 'z' || s[n] >= '0' && s[n] <= '9') {
 		n++
 	}
+	if n < len(s) && (s[n] == '_' || s[n] == '-') {
+		return "", closing // a longer name
+	}
 	return string(s[:n]), closing
 }
 

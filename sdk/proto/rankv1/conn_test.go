@@ -14,32 +14,13 @@ import (
 
 	"golang.org/x/sys/unix"
 	"google.golang.org/protobuf/proto"
-)
 
-// sockets are the two ends of a connected stream socket.
-func sockets(t testing.TB) (a, b *net.UnixConn) {
-	t.Helper()
-	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var ends [2]*net.UnixConn
-	for i, fd := range fds {
-		f := os.NewFile(uintptr(fd), "socket")
-		c, err := net.FileConn(f)
-		if err != nil {
-			t.Fatal(err)
-		}
-		_ = f.Close()
-		t.Cleanup(func() { _ = c.Close() })
-		ends[i] = c.(*net.UnixConn)
-	}
-	return ends[0], ends[1]
-}
+	"github.com/weir-project/weir/tests/hostile"
+)
 
 func conns(t testing.TB) (a, b *Conn) {
 	t.Helper()
-	x, y := sockets(t)
+	x, y := hostile.Sockets(t)
 	return NewConn(x), NewConn(y)
 }
 
@@ -154,7 +135,7 @@ func TestConnCoalescedAndSplit(t *testing.T) {
 	stream = append(stream, frame(t, &FromRank{})...) // a message of no bytes
 	for name, part := range map[string]int{"in one write": len(stream), "byte by byte": 1, "7 bytes at a time": 7} {
 		t.Run(name, func(t *testing.T) {
-			raw, socket := sockets(t)
+			raw, socket := hostile.Sockets(t)
 			go func() {
 				for rest := stream; len(rest) > 0; rest = rest[min(part, len(rest)):] {
 					if _, err := raw.Write(rest[:min(part, len(rest))]); err != nil {
@@ -208,7 +189,7 @@ func TestConnManySenders(t *testing.T) {
 
 // TestConnEndsUnread: a process that is killed before it has read what was sent to it has ended like any other.
 func TestConnEndsUnread(t *testing.T) {
-	raw, socket := sockets(t)
+	raw, socket := hostile.Sockets(t)
 	conn := NewConn(socket)
 	if err := conn.Send(message(7, 100)); err != nil {
 		t.Fatal(err)
@@ -243,7 +224,7 @@ func TestConnEnds(t *testing.T) {
 		"garbage":               {[]byte{4, 0, 0, 0, 0xff, 0xff, 0xff, 0xff}, 0, nil, "proto"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			raw, socket := sockets(t)
+			raw, socket := hostile.Sockets(t)
 			if _, err := raw.Write(c.stream); err != nil {
 				t.Fatal(err)
 			}
@@ -355,7 +336,7 @@ func TestConnDrain(t *testing.T) {
 
 // TestConnTooManyDescriptors has a peer that does not keep to the protocol send more descriptors than fit.
 func TestConnTooManyDescriptors(t *testing.T) {
-	raw, socket := sockets(t)
+	raw, socket := hostile.Sockets(t)
 	f := contents(t, "a")[0]
 	fds := make([]int, maxFiles+20)
 	for i := range fds {
@@ -395,7 +376,7 @@ func FuzzReceive(f *testing.F) {
 	f.Add([]byte{2, 0, 0, 0, 0xff, 0xff, 0, 0, 0, 0}, 3)
 	f.Add([]byte{0xff, 0xff, 0xff, 0xff}, 4)
 	f.Fuzz(func(t *testing.T, stream []byte, part int) {
-		raw, socket := sockets(t)
+		raw, socket := hostile.Sockets(t)
 		go func() {
 			defer raw.Close()
 			for rest := stream; len(rest) > 0; {

@@ -15,6 +15,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/weir-project/weir/core/collective"
+	"github.com/weir-project/weir/tests/hostile"
 )
 
 // TestConnDescriptorsOfTheNextMessage: a read that ends one message may bring the next one's descriptors, which must still be
@@ -50,7 +51,7 @@ func TestConnDescriptorsThatNobodyWants(t *testing.T) {
 	}
 	b.Drain()
 
-	x, y := sockets(t)
+	x, y := hostile.Sockets(t)
 	c := NewConn(y)
 	defer c.Drain()
 	go func() {
@@ -84,7 +85,7 @@ func FuzzDescriptors(f *testing.F) {
 		f.Fatal(err)
 	}
 	f.Fuzz(func(t *testing.T, pieces, stream []byte) {
-		raw, socket := sockets(t)
+		raw, socket := hostile.Sockets(t)
 		go func() {
 			defer raw.Close()
 			for rest := stream; len(rest) > 0; {

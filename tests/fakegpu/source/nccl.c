@@ -1,5 +1,5 @@
-// A library with the NCCL ABI on host memory, whose ranks are threads or processes that meet in a shared file named by the
-// unique id. Its environment:
+// A library with the NCCL ABI on host memory, whose ranks are threads or processes that meet in memory named by the unique id:
+// a descriptor of the process that made the id, so that nothing is left behind whoever fails or dies. Its environment:
 //   NCCL_FAKE_VERSION   version code (22809)
 //   FAKE_NCCL_FAIL      FUNCTION:RESULT[:RANK] makes a function fail, such as ncclCommInitRank:2:1
 //   FAKE_NCCL_HANG      FUNCTION[:RANK] makes a function never return, not even when aborted
@@ -81,14 +81,12 @@ const char *ncclGetErrorString(int r) {
 }
 const char *ncclGetLastError(void *c) { (void)c; return last; }
 int ncclGetUniqueId(id *out) {
-	static int made;
 	int r = trouble("ncclGetUniqueId", 0);
 	if (r) return r;
 	memset(out, 0, sizeof *out);
-	snprintf(out->bytes, sizeof out->bytes, "/dev/shm/weir-fake-nccl-%d-%ld-%d", getpid(), (long)(uintptr_t)last, __atomic_fetch_add(&made, 1, __ATOMIC_SEQ_CST));
-	int fd = open(out->bytes, O_RDWR | O_CREAT | O_EXCL, 0600);
+	int fd = memfd_create("weir-fake-nccl", MFD_CLOEXEC); // closed when all ranks have it
 	if (fd < 0 || ftruncate(fd, sizeof(meeting))) { say(0, "no shared memory"); return SYSTEM_ERROR; }
-	close(fd);
+	snprintf(out->bytes, sizeof out->bytes, "/proc/%d/fd/%d", getpid(), fd);
 	return SUCCESS;
 }
 
@@ -129,7 +127,8 @@ static int begin(comm **out, int world, const id *i, int rank) {
 	int (*device)(int *) = (int (*)(int *))dlsym(dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD), "cuCtxGetDevice");
 	if (device) device(&c->device);
 	meet(c);
-	if (rank == 0) unlink(i->bytes);
+	int maker = 0, theirs = -1;
+	if (rank == 0 && sscanf(i->bytes, "/proc/%d/fd/%d", &maker, &theirs) == 2 && maker == getpid()) close(theirs);
 	message(rank, "INFO", "Init COMPLETE");
 	const char *share = getenv("FAKE_NCCL_SHARE");
 	int refuse = 0;
