@@ -114,6 +114,8 @@ func (b testBackend) Accept(_ context.Context, _ backend.Request) (backend.Verdi
 	switch b.call {
 	case "accept-hang":
 		forever()
+	case "accept-late":
+		time.Sleep(150 * time.Millisecond)
 	case "accept-panic":
 		panic("in accept")
 	case "accept-exit":
