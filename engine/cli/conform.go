@@ -160,11 +160,10 @@ func (f conformFlags) spec(path string) (spec pluginhost.Spec, only *regexp.Rege
 		if !ok || name == "" {
 			return spec, nil, fmt.Errorf("--setting: %q, want NAME=VALUE", kv)
 		}
-		var value any = text
-		if json.Unmarshal([]byte(text), &value) != nil {
-			value = text
+		spec.Settings[name] = settingOf(text)
+		if err := pluginv1.CheckNumbers(name, spec.Settings[name]); err != nil {
+			return spec, nil, fmt.Errorf("--setting: %w", err)
 		}
-		spec.Settings[name] = value
 	}
 	info, err := os.Stat(path)
 	switch {
@@ -179,6 +178,16 @@ func (f conformFlags) spec(path string) (spec pluginhost.Spec, only *regexp.Rege
 	}
 	spec.Path, err = filepath.Abs(path)
 	return spec, only, err
+}
+
+// settingOf is the value that JSON text stands for; other text stands for itself.
+func settingOf(text string) (value any) {
+	d := json.NewDecoder(strings.NewReader(text))
+	d.UseNumber() // what a float64 would round is refused later
+	if !json.Valid([]byte(text)) || d.Decode(&value) != nil {
+		return text
+	}
+	return value
 }
 
 // conformEngine is an engine with defaults only, so that the outcome does not depend on whose shell it is run in.
