@@ -76,7 +76,8 @@ type Options struct {
 	// called once for each direction at most, and not twice at a time.
 	Prove func(context.Context, []topology.Device, []p2p.Direction) []topology.Proof
 
-	grace time.Duration // 0: the constant
+	grace    time.Duration // 0: the constant
+	maxPlans int           // 0: the constant
 }
 
 // Resolved is the outcome of a resolution.

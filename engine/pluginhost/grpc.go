@@ -26,14 +26,11 @@ func (grpcPlugin) GRPCClient(_ context.Context, _ *goplugin.GRPCBroker, conn *gr
 	return pluginv1.NewPluginServiceClient(conn), nil
 }
 
-// maxAnswer is the largest message a plugin may send; a kernel plan's image is the largest thing it has to.
-const maxAnswer = 128 << 20
-
 // dialOptions leave go-plugin's own streams out of the trace: their spans would last as long as the plugin.
 func dialOptions(o Options) []grpc.DialOption {
 	dial := []grpc.DialOption{
 		grpc.WithIdleTimeout(0), // an idle connection that is closed would look like a plugin that is gone
-		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxAnswer)),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(pluginv1.MaxAnswer)),
 	}
 	if o.TracerProvider == nil {
 		return dial

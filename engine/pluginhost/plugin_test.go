@@ -146,6 +146,8 @@ func (b testBackend) Plan(_ context.Context, req backend.Request, _ []backend.Ra
 		return &plan.Worker{SlotBytes: 64, Slots: 1}, nil
 	case "plan-impossible":
 		return &plan.Schedule{TileBytes: 1 << 50}, nil
+	case "plan-large":
+		return &plan.Kernel{Image: make([]byte, pluginv1.MaxAnswer)}, nil
 	case "plan-error":
 		return nil, errors.New("cannot plan")
 	}
