@@ -3,9 +3,11 @@ package tests
 import (
 	"bufio"
 	"bytes"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 	"syscall"
@@ -123,6 +125,51 @@ func TestAttachedPluginEnds(t *testing.T) {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("output lacks %q:\n%s", want, out.String())
 		}
+	}
+}
+
+// TestAttachOfOtherCommands: whatever asks plugins asks one that somebody started, and leaves it as it is; what asks none says so.
+func TestAttachOfOtherCommands(t *testing.T) {
+	plugin, line := byHand(t, filepath.Join(bin, "examples", "backend-ring"))
+	attach := []string{"--attach", "ring=" + line}
+	for _, c := range []struct {
+		command string
+		code    int
+		want    []string
+	}{
+		{"plugins list", 0, []string{"ring 0.1.0", "process " + fmt.Sprint(plugin.Process.Pid)}},
+		{"plugins inspect", 0, []string{"attached to  unix:/tmp/plugin", "process      " + fmt.Sprint(plugin.Process.Pid)}},
+		{"plugins test", 0, []string{" ok    results/exact", "skip  process/restart .* it is attached, so weir may not end it", "18 ok, 0 failed, 7 skipped"}},
+		{"plugins test --format json --run plan/valid", 0, []string{`"path": "unix:/tmp/plugin`, `"tls": false`}},
+		{"plugins test --env A=B", 2, []string{"--attach and --env do not go together"}},
+		{"plugins test --attach b=/tmp/x", 2, []string{"give one plugin: its path, or --attach .*; there are 2"}},
+		{"plugins inspect bin/mine", 2, []string{"give one plugin: its path, or --attach .*; there are 2"}},
+		{"explain --memory host --ranks 2", 0, []string{"ring +accept"}},
+		{"explain --memory host --ranks 2 --profile sglang", 2, []string{"no plugin is asked for these profiles"}},
+		{"schedule show ring --ranks 2 --format text", 0, []string{"ring, 2 ranks"}},
+		{"bench --ranks 2 --backend ring --sizes 1K -n 10", 0, []string{"ring", "Out of bounds values : 0"}},
+		{"doctor", 2, []string{"--attach: `weir doctor` starts no plugin"}},
+		{"status", 2, []string{"--attach: `weir status` starts no plugin"}},
+	} {
+		t.Run(c.command, func(t *testing.T) {
+			cmd := weir(t, runFolder(t), nil, append(strings.Fields(c.command), attach...)...)
+			out, _ := cmd.CombinedOutput()
+			if got := cmd.ProcessState.ExitCode(); got != c.code {
+				t.Errorf("exit code %d, want %d", got, c.code)
+			}
+			for _, want := range c.want {
+				if !regexp.MustCompile(want).Match(out) {
+					t.Errorf("no %q in\n%s", want, out)
+				}
+			}
+		})
+	}
+	if err := plugin.Process.Signal(syscall.Signal(0)); err != nil {
+		t.Errorf("the plugin is gone: %v", err)
+	}
+	out, err := weir(t, runFolder(t), nil, "plugins", "test", "--attach", "ring=/nowhere").CombinedOutput()
+	if exit, ok := err.(*exec.ExitError); !ok || exit.ExitCode() != 2 || !strings.Contains(string(out), "give the address that it prints") {
+		t.Errorf("%v\n%s", err, out)
 	}
 }
 

@@ -2,6 +2,7 @@ package tests
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -61,6 +62,43 @@ func TestOtherLanguagesGoWrong(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestSuiteTellsOfAnErrorInC: so does what a worker in C says, with the quotes and the line's end in it, and what its own part
+// of the SDK says.
+func TestSuiteTellsOfAnErrorInC(t *testing.T) {
+	env := scaffoldEnv(t, "c", false)
+	dir := filepath.Join(t.TempDir(), "new")
+	mustRun(t, "", env, "weir", "plugins", "new", dir, "--name", "bad", "--kind", "worker", "--lang", "c")
+	source := filepath.Join(dir, "adder.c")
+	text, err := os.ReadFile(source)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const work = "  switch (tile->type) {\n"
+	for said, want := range map[string]string{
+		"": "the service of group backendtest-1 has ended: all-reduce 0: reduce returned 7",
+		`  weir_log("error", "no \"%s\"\nC:\\%d", "luck", 5);` + "\n": `no "luck": C:\5`,
+	} {
+		if err := os.WriteFile(source, []byte(strings.Replace(string(text), work, said+"  return 7;\n"+work, 1)), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		mustRun(t, dir, env, "make")
+		c, code := conform(t, env, filepath.Join(dir, "build", "bad"), "--run", "results/same-bits")
+		if code != 1 || len(c.Results) != 1 || !strings.Contains(c.Results[0].Seen, "the plugin's log says: "+want) {
+			t.Errorf("exit code %d, %+v, want %q", code, c.Results, want)
+		}
+	}
+
+	// The bridge that cannot do its work says why too.
+	if err := os.WriteFile(source, []byte(strings.Replace(string(text), `\"scope\"`, `\"scoop\"`, 1)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	mustRun(t, dir, env, "make")
+	out, err := exec.Command("sh", "-c", "PLUGIN_PROTOCOL_VERSIONS=1 "+filepath.Join(dir, "build", "bad")+" 2>&1").Output()
+	if want := `"@level":"error","@message":"the worker's backend is not right:`; err == nil || !strings.Contains(string(out), want) {
+		t.Errorf("the bridge says %q (%v), want %q", out, err, want)
 	}
 }
 

@@ -83,6 +83,29 @@ func TestTraceOfACascade(t *testing.T) {
 	}
 }
 
+// TestTraceContextOfAnotherKind starts weir inside a trace whose context is Zipkin's, and follows it into the plugins.
+func TestTraceContextOfAnotherKind(t *testing.T) {
+	collector := telemetrytest.Start(t)
+	env := append(collector.Environ(), "OTEL_PROPAGATORS=b3", "B3=0123456789abcdef0123456789abcdef-0123456789abcdef-1",
+		"TRACEPARENT=00-11111111111111111111111111111111-1111111111111111-01")
+	out, err := weir(t, runFolder(t), env, "run", "-n", "1", "--", "calls", "-calls", "1").CombinedOutput()
+	if err != nil {
+		t.Fatalf("%s\n%s", err, out)
+	}
+	inPlugins := 0
+	for _, s := range collector.Spans() {
+		if s.Trace != "0123456789abcdef0123456789abcdef" && !strings.HasSuffix(s.Name, "/Describe") {
+			t.Errorf("span %s is not of the trace that weir was started in, but of %s", s.Name, s.Trace)
+		}
+		if strings.HasSuffix(s.Name, "/Accept") && !telemetrytest.FromEngine(s) {
+			inPlugins++
+		}
+	}
+	if inPlugins == 0 {
+		t.Error("no span of an Accept call in a plugin")
+	}
+}
+
 // TestMetricsOfCalls holds that the calls that no span records are counted.
 func TestMetricsOfCalls(t *testing.T) {
 	collector := telemetrytest.Start(t)

@@ -157,7 +157,8 @@ func (j *job) leave(m *member) {
 		}
 	}
 	j.ranks[m.rank] = nil
-	if j.formed && lo.EveryBy(j.ranks, func(m *member) bool { return m == nil }) {
+	// A rank that has ended does not come again: a job that has not formed by then never will, also if the rank had given its Join up.
+	if !j.formed || lo.EveryBy(j.ranks, func(m *member) bool { return m == nil }) {
 		j.over = true
 	}
 	j.mu.Unlock()

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -9,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/samber/lo"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/weir-project/weir/core/backend"
 	"github.com/weir-project/weir/core/collective"
@@ -73,6 +75,17 @@ func (g *group) instance(c dispatch.Candidate, p plan.Plan) (*instance, error) {
 		g.kernels[i.key]++
 	}
 	return i, nil
+}
+
+// fit refuses plans that are too large together for the message that brings them to the ranks.
+func (r *resolution) fit(chosen map[int]*instance) error {
+	limit := cmp.Or(r.group.job.agent.opts.maxPlans, rankv1.MaxPlans)
+	total := lo.SumBy(lo.Values(chosen), func(x *instance) int { return proto.Size(x.plan) })
+	if total <= limit {
+		return nil
+	}
+	return &backend.Fault{Code: backend.PlanRejected, Rank: backend.AnyRank, Err: fmt.Errorf(
+		"with it the plans of this request class have %d bytes, which reach the ranks in one message of %d at most", total, limit)}
 }
 
 // steps has every rank prepare the instances, then run them on inputs with known sums. It returns the backends that

@@ -173,8 +173,10 @@ func (r *resolution) prepare(ctx context.Context, d dispatch.Decision) (map[int]
 			var x *instance
 			if x, err = r.group.instance(r.candidate(name), p); err == nil {
 				chosen[i] = x
-				r.upgrade.made(x)
-				continue
+				if err = r.fit(chosen); err == nil {
+					r.upgrade.made(x)
+					continue
+				}
 			}
 		}
 		r.decline(name, backend.ReasonFor(err))

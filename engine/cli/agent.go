@@ -84,6 +84,7 @@ group.join_deadline.
 		},
 	}
 	config.Flags(c.Flags())
+	attachFlag(c)
 	c.Flags().IntVar(&ranks, "ranks", 0, "`number` of ranks of a job")
 	c.Flags().BoolVarP(&quiet, "quiet", "q", false, "do not print the topology and the decisions")
 	c.Flags().BoolVar(&once, "once", false, "serve one job and end with it")

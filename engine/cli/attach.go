@@ -45,6 +45,29 @@ func attachments(c *cobra.Command) (map[string]pluginhost.Address, error) {
 	return found, nil
 }
 
+// onePlugin checks the arguments of a command about one plugin: its path, or --attach once.
+func onePlugin(c *cobra.Command, args []string) error {
+	given, err := c.Flags().GetStringArray(attachName)
+	if err == nil && len(args)+len(given) != 1 {
+		err = fmt.Errorf("give one plugin: its path, or --attach NAME=ADDRESS if you have started it yourself; there are %d", len(args)+len(given))
+	}
+	return err
+}
+
+// attachedAlone is the plugin that a command about one is given with --attach; false if it is given a path.
+func attachedAlone(c *cobra.Command) (spec pluginhost.Spec, ok bool, err error) {
+	found, err := attachments(c)
+	for name, where := range found {
+		spec, ok = pluginhost.Spec{Name: name, Attach: where}, true
+	}
+	return spec, ok, err
+}
+
+// noAttach is the error for --attach to a command without it.
+func noAttach(c *cobra.Command) error {
+	return fmt.Errorf("--attach: `%s` starts no plugin that yours could take the place of; run, agent, bench, explain, schedule show and plugins list, inspect and test do", c.CommandPath())
+}
+
 // patient is the configuration with deadlines that a breakpoint does not meet.
 func patient(c config.Config) config.Config {
 	c.Group.Deadline, c.Group.JoinDeadline = pluginhost.AttachedPatience, pluginhost.AttachedPatience

@@ -169,7 +169,7 @@ func TestOneCauseOnce(t *testing.T) {
 
 // TestNothingToTest: a wrong path is told as `weir plugins inspect` tells it.
 func TestNothingToTest(t *testing.T) {
-	_, _, err := conformFlags{tls: "auto", deadline: 1, start: 1}.spec("bin/nope")
+	_, err := conformFlags{tls: "auto", deadline: 1, start: 1}.spec("bin/nope")
 	if want := "there is no file bin/nope: correct the path or build the plugin"; err == nil || err.Error() != want {
 		t.Errorf("got %v, want %q", err, want)
 	}

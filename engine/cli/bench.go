@@ -74,6 +74,7 @@ func (a *app) bench() *cobra.Command {
 		},
 	}
 	f.register(c.Flags())
+	attachFlag(c)
 	c.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
 		var invalid *pflag.InvalidValueError
 		if errors.As(err, &invalid) && invalid.GetFlag().Name == "check" { // -c is --config elsewhere

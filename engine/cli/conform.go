@@ -3,20 +3,15 @@ package cli
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
-	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"time"
 
 	"github.com/samber/lo"
 	"github.com/spf13/cobra"
-	"golang.org/x/sys/unix"
 
 	"github.com/weir-project/weir/core/backend"
 	"github.com/weir-project/weir/core/dispatch"
@@ -39,17 +34,19 @@ type conformFlags struct {
 	start    time.Duration
 	list     bool
 	verbose  bool
+	attached bool // the plugin was started by the user
 }
 
 func (a *app) conform() *cobra.Command {
 	var f conformFlags
 	c := &cobra.Command{
-		Use:   "test PATH",
+		Use:   "test {PATH | --attach NAME=ADDRESS}",
 		Short: "Hold a built plugin, in any language, to the contract",
 		Long: `Start the plugin at PATH and hold it to every rule of ` + conformance.Documentation + `: what it
 advertises is honest, its answers are pure, its plans are valid and give exact results, it comes up again after it was
 killed, it leaks nothing. Schedules and workers are run with ranks of this process. Kernels and libraries are run where
 there is a GPU; elsewhere they are checked as far as that goes without one, and the rest is skipped with its reason.
+With --attach it is a plugin that you have started, under a debugger say: rules about its process are skipped.
 
 A line is printed for each rule and backend: ok, FAIL or skip, and how long it took. A failure says what was expected,
 what was seen and where that is documented. What the plugin logs is shown with --verbose, and its last words when it does
@@ -64,7 +61,7 @@ no such file); 130 ended by SIGINT, 143 by SIGTERM.`,
 			if f.list {
 				return cobra.NoArgs(c, args)
 			}
-			return cobra.ExactArgs(1)(c, args)
+			return onePlugin(c, args)
 		},
 		RunE: func(c *cobra.Command, args []string) error {
 			if f.format != "text" && f.format != "json" {
@@ -73,7 +70,11 @@ no such file); 130 ended by SIGINT, 143 by SIGTERM.`,
 			if f.list {
 				return listRules(a.stdout, f.format)
 			}
-			return a.runConform(c.Context(), f, args[0])
+			spec, err := f.plugin(c, args)
+			if err != nil {
+				return usageError{err}
+			}
+			return a.runConform(c.Context(), f, spec)
 		},
 	}
 	c.Flags().StringSliceVar(&f.backends, "backend", nil, "`name` of the backends to test; several with commas (default all)")
@@ -85,13 +86,14 @@ no such file); 130 ended by SIGINT, 143 by SIGTERM.`,
 	c.Flags().DurationVar(&f.start, "start-deadline", 10*time.Second, "longest `time` until the plugin has described itself")
 	c.Flags().BoolVar(&f.list, "list", false, "list the rules instead")
 	c.Flags().BoolVarP(&f.verbose, "verbose", "v", false, "show what the plugin logs")
+	attachFlag(c)
 	formatFlag(c, &f.format)
 	return c
 }
 
 // runConform is `weir plugins test`.
-func (a *app) runConform(ctx context.Context, f conformFlags, path string) (err error) {
-	spec, only, err := f.spec(path)
+func (a *app) runConform(ctx context.Context, f conformFlags, spec pluginhost.Spec) (err error) {
+	only, err := f.only()
 	if err != nil {
 		return usageError{err}
 	}
@@ -115,6 +117,9 @@ func (a *app) runConform(ctx context.Context, f conformFlags, path string) (err 
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
+	if f.attached && err != nil && !errors.As(err, new(*pluginv1.DescriptionError)) {
+		return usageError{err} // there is nothing to test at the address
+	}
 	if err != nil {
 		report.add(handshakeFailed(err))
 		return report.end()
@@ -129,56 +134,6 @@ func (a *app) runConform(ctx context.Context, f conformFlags, path string) (err 
 		return context.Cause(ctx)
 	}
 	return report.end()
-}
-
-// spec is the plugin to start, if there is such a file.
-func (f conformFlags) spec(path string) (spec pluginhost.Spec, only *regexp.Regexp, err error) {
-	spec = pluginhost.Spec{Name: calledAfter(path), Path: path, Insecure: f.tls == "off", Env: map[string]string{}, Settings: map[string]any{}}
-	if f.tls != "on" && f.tls != "off" && f.tls != "auto" {
-		return spec, nil, fmt.Errorf("--tls: %q, want on, off or auto", f.tls)
-	}
-	if f.run != "" {
-		if only, err = regexp.Compile(f.run); err != nil {
-			return spec, nil, fmt.Errorf("--run: %w", err)
-		}
-		if !lo.SomeBy(conformance.Rules(), func(r conformance.Rule) bool { return only.MatchString(r.Name) }) {
-			return spec, nil, fmt.Errorf("--run: no rule matches %q; `weir plugins test --list` lists them", f.run)
-		}
-	}
-	if f.deadline <= 0 || f.start <= 0 {
-		return spec, nil, errors.New("--deadline and --start-deadline: want a time above 0")
-	}
-	for _, kv := range f.env {
-		name, value, ok := strings.Cut(kv, "=")
-		if !ok || name == "" {
-			return spec, nil, fmt.Errorf("--env: %q, want NAME=VALUE", kv)
-		}
-		spec.Env[name] = value
-	}
-	for _, kv := range f.settings {
-		name, text, ok := strings.Cut(kv, "=")
-		if !ok || name == "" {
-			return spec, nil, fmt.Errorf("--setting: %q, want NAME=VALUE", kv)
-		}
-		var value any = text
-		if json.Unmarshal([]byte(text), &value) != nil {
-			value = text
-		}
-		spec.Settings[name] = value
-	}
-	info, err := os.Stat(path)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return spec, nil, fmt.Errorf("there is no file %s: correct the path or build the plugin", path)
-	case err != nil:
-		return spec, nil, fmt.Errorf("there is no plugin to test: %w", err)
-	case !info.Mode().IsRegular():
-		return spec, nil, fmt.Errorf("%s is not a file: name the plugin's executable", path)
-	case unix.Access(path, unix.X_OK) != nil:
-		return spec, nil, fmt.Errorf("%s is not executable: chmod +x it", path)
-	}
-	spec.Path, err = filepath.Abs(path)
-	return spec, only, err
 }
 
 // conformEngine is an engine with defaults only, so that the outcome does not depend on whose shell it is run in.
@@ -239,6 +194,9 @@ func handshakeFailed(err error) conformance.Result {
 // underTest is the plugin as the suite takes it.
 func (a *app) underTest(e *engine, f conformFlags, printed *printedLines) (conformance.Plugin, error) {
 	p := conformance.Plugin{Process: &conformProcess{host: e.host, printed: printed}}
+	if f.attached {
+		p.Process, p.NoProcess = nil, "it is attached, so weir may not end it and does not see what it prints"
+	}
 	var offered []string
 	for _, c := range e.host.Candidates() {
 		offered = append(offered, c.Info.Name)

@@ -27,6 +27,7 @@ type conformReport struct {
 	mu       sync.Mutex
 	plugin   pluginhost.Status
 	insecure bool
+	attached bool
 	heading  string // under which the last line was printed
 	headed   bool
 	causes   map[string]string // the rule at which each was printed below the heading
@@ -34,7 +35,11 @@ type conformReport struct {
 }
 
 func newConformReport(a *app, format string, spec pluginhost.Spec) *conformReport {
-	return &conformReport{out: a.stdout, errs: a.stderr, format: format, path: spec.Path, began: time.Now()}
+	r := &conformReport{out: a.stdout, errs: a.stderr, format: format, path: spec.Path, began: time.Now()}
+	if r.attached = spec.Attach != (pluginhost.Address{}); r.attached {
+		r.path = spec.Attach.String()
+	}
+	return r
 }
 
 // about is the plugin as it has described itself.
@@ -42,7 +47,7 @@ func (r *conformReport) about(p pluginhost.Status, insecure bool) {
 	r.plugin, r.insecure = p, insecure
 	if r.format == "text" {
 		fmt.Fprintf(r.out, "%s: %s %s, %s%s\n", r.path, p.Offered, p.Version, lo.Ternary(len(p.Backends) == 1, "1 backend", fmt.Sprintf("%d backends", len(p.Backends))),
-			lo.Ternary(insecure, ", without TLS (tls: false in weir.yaml)", ""))
+			lo.Ternary(insecure && !r.attached, ", without TLS (tls: false in weir.yaml)", ""))
 	}
 }
 

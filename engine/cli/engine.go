@@ -100,7 +100,7 @@ func (a *app) open(c *cobra.Command, role role) (e *engine, err error) {
 		OnStart: e.reaper.Track, OnEnd: e.reaper.Forget, Restart: pluginhost.Restart(cfg.Restart),
 	}
 	if e.telemetry.Enabled() {
-		opts.TracerProvider = e.telemetry.TracerProvider
+		opts.TracerProvider, opts.Propagator = e.telemetry.TracerProvider, e.telemetry.Propagator
 	}
 	e.host, err = pluginhost.Start(ctx, specs, opts)
 	if err != nil {

@@ -53,6 +53,7 @@ Backends are those of the plugins (profile weir), or what SGLang and vLLM would 
 		},
 	}
 	config.Flags(c.Flags())
+	attachFlag(c)
 	q.flags(c.Flags())
 	return c
 }
@@ -76,6 +77,9 @@ func (a *app) explainQuestion(c *cobra.Command, q *question) (err error) {
 			s.setLive(e.topology)
 		}
 	} else {
+		if c.Flags().Changed(attachName) {
+			return usageError{fmt.Errorf("--attach: no plugin is asked for these profiles; add %s", weirProfile)}
+		}
 		if _, err := a.load(c); err != nil { // a wrong configuration is said even if nothing of it is needed
 			return err
 		}

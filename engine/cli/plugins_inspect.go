@@ -25,21 +25,22 @@ import (
 func (a *app) inspect() *cobra.Command {
 	var format string
 	c := &cobra.Command{
-		Use:   "inspect PATH",
+		Use:   "inspect {PATH | --attach NAME=ADDRESS}",
 		Short: "Start one plugin by its path and show what it advertises",
 		Long: `Start the plugin at PATH, ask it to describe itself, and print its name, version and protocol and every requirement of each
 backend: what is advertised is what the engine checks, so this is what decides before the plugin is asked. The plugin
 need not be in the configuration; deadlines.start bounds how long it may take to come up, and settings are those of
-plugins.NAME if its path there is PATH. A plugin that has no TLS is inspected without.
+plugins.NAME if its path there is PATH. A plugin that has no TLS is inspected without. With --attach it is one that you have
+started, and settings are those of plugins.NAME.
 
 ` + exitCodes,
 		Example: "  weir plugins inspect bin/plugins/shm\n  weir plugins inspect ./mine --format json",
-		Args:    cobra.ExactArgs(1),
+		Args:    onePlugin,
 		RunE: func(c *cobra.Command, args []string) error {
 			if format != "text" && format != "json" {
 				return badFormat(format)
 			}
-			x, err := a.inspected(c, args[0])
+			x, err := a.inspected(c, strings.Join(args, ""))
 			if err != nil {
 				return err
 			}
@@ -50,6 +51,7 @@ plugins.NAME if its path there is PATH. A plugin that has no TLS is inspected wi
 		},
 	}
 	config.Flags(c.Flags())
+	attachFlag(c)
 	formatFlag(c, &format)
 	return c
 }
@@ -57,17 +59,25 @@ plugins.NAME if its path there is PATH. A plugin that has no TLS is inspected wi
 // inspected is what one plugin is and advertises.
 type inspected struct {
 	pluginhost.Status
-	tls bool
+	tls, attached bool
 }
 
-// inspected starts a plugin, has it describe itself, and stops it.
+// inspected starts a plugin, or attaches to the one of --attach, has it describe itself, and stops it, or lets go of it.
 func (a *app) inspected(c *cobra.Command, path string) (inspected, error) {
 	l, err := a.load(c)
 	if err != nil {
 		return inspected{}, err
 	}
-	x := inspected{tls: true}
-	spec := specAt(path, l.Config)
+	spec, attached, err := attachedAlone(c)
+	if err != nil {
+		return inspected{}, usageError{err}
+	}
+	x := inspected{tls: !attached, attached: attached}
+	if attached {
+		spec.Settings = l.Config.Plugins[spec.Name].Settings
+	} else {
+		spec = specAt(path, l.Config)
+	}
 	x.Status, err = a.describe(c, spec, l.Config)
 	if errors.Is(err, pluginhost.ErrNoTLS) {
 		x.tls, spec.Insecure = false, true
@@ -120,8 +130,12 @@ func (a *app) describe(c *cobra.Command, spec pluginhost.Spec, cfg config.Config
 
 func writeInspected(w io.Writer, x inspected) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(t, "plugin\t%s\nversion\t%s\npath\t%s\nsha256\t%s\nprotocol\t%s\nready after\t%s\n", x.Offered, x.Version, x.Path, x.SHA256,
-		protocol(x.tls), x.StartDuration.Round(time.Millisecond))
+	fmt.Fprintf(t, "plugin\t%s\nversion\t%s\n", x.Offered, x.Version)
+	if x.attached {
+		fmt.Fprintf(t, "attached to\t%s\nprocess\t%d\nprotocol\t%d over gRPC\n", x.Path, x.PID, pluginv1.ProtocolVersion)
+	} else {
+		fmt.Fprintf(t, "path\t%s\nsha256\t%s\nprotocol\t%s\nready after\t%s\n", x.Path, x.SHA256, protocol(x.tls), x.StartDuration.Round(time.Millisecond))
+	}
 	for _, b := range x.Backends {
 		fmt.Fprintf(t, "\nbackend\t%s\n  kind\t%s\n  priority\t%d\n  about\t%s\n", b.Name, b.Kind, b.Priority, b.Description)
 		var open []string

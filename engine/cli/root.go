@@ -128,6 +128,9 @@ Begin with:
 	root.SetOut(a.stdout)
 	root.SetErr(a.stderr)
 	root.SetFlagErrorFunc(func(c *cobra.Command, err error) error {
+		if strings.HasPrefix(err.Error(), "unknown flag: --"+attachName) {
+			return usageError{noAttach(c)}
+		}
 		return usageError{fmt.Errorf("%w (see `%s --help`)", err, c.CommandPath())}
 	})
 	root.CompletionOptions.HiddenDefaultCmd = true

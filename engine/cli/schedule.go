@@ -62,6 +62,7 @@ A schedule that is not right is refused with an example of how it goes wrong; do
 		},
 	}
 	config.Flags(show.Flags())
+	attachFlag(show)
 	show.Flags().IntVar(&ranks, "ranks", 4, "`number` of ranks of the group")
 	show.Flags().StringVarP(&output, "output", "o", "", "`file` to write to (default: standard output)")
 	show.Flags().StringVar(&format, "format", "svg", "`format` of the output: svg or text")

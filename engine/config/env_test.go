@@ -79,6 +79,7 @@ func TestEnvironmentErrors(t *testing.T) {
 		"empty element":        {"WEIR_CASCADE__ORDER=a,,b", `WEIR_CASCADE__ORDER: cascade.order names the backend ""; names consist of lower-case letters, digits and "-"`},
 		"bad YAML":             {"WEIR_PLUGINS__X__SETTINGS__A=[1", `WEIR_PLUGINS__X__SETTINGS__A: plugins.x.settings.a: "[1" is not a YAML value; put text with special characters in quotes`},
 		"bad setting":          {"WEIR_PLUGINS__X__SETTINGS__A=.inf", "WEIR_PLUGINS__X__SETTINGS__A: plugins.x.settings.a: .inf is not a number that a setting can hold"},
+		"rounded setting":      {"WEIR_PLUGINS__X__SETTINGS__A=-9_007_199_254_740_993", `WEIR_PLUGINS__X__SETTINGS__A: plugins.x.settings.a: -9007199254740993 is a whole number that a setting cannot hold, the nearest is -9007199254740992: write it as text ("-9007199254740993")`},
 		"validated afterwards": {"WEIR_GROUP__DEADLINE=-5s", "WEIR_GROUP__DEADLINE: group.deadline is -5s; it must be greater than zero"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/weir-project/weir/sdk/proto/pluginv1"
 )
 
 // errAlias keeps a configuration readable from top to bottom, and safe from aliases that contain themselves.
@@ -161,11 +163,23 @@ func plain(y *yaml.Node) (any, error) {
 		if err := y.Decode(&v); err != nil {
 			return nil, err
 		}
-		if f, ok := v.(float64); ok && (math.IsNaN(f) || math.IsInf(f, 0)) {
-			return nil, fmt.Errorf("%s is not a number that a setting can hold", y.Value)
-		}
-		return v, nil
+		return v, checkNumber(v, y.Value)
 	default:
 		return nil, fmt.Errorf("must be a mapping, list, text, number, true or false, not %s", describe(tag))
 	}
+}
+
+// checkNumber refuses a number that would reach the plugin as another. text is what was written, which for a whole number
+// beyond 64 bits is more than v holds.
+func checkNumber(v any, text string) error {
+	switch v := v.(type) {
+	case bool:
+		return nil
+	case float64:
+		if math.IsNaN(v) || math.IsInf(v, 0) {
+			return fmt.Errorf("%s is not a number that a setting can hold", text)
+		}
+		return pluginv1.CheckNumber(strings.ReplaceAll(text, "_", ""))
+	}
+	return pluginv1.CheckNumber(fmt.Sprint(v))
 }

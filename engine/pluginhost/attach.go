@@ -73,7 +73,7 @@ func (a *attached) dial(ctx context.Context, address Address, opts Options) erro
 		return errors.Join(err, socket.Close())
 	}
 	var once sync.Once
-	options := append(dialOptions(opts.TracerProvider), grpc.WithTransportCredentials(insecure.NewCredentials()),
+	options := append(dialOptions(opts), grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithContextDialer(func(context.Context, string) (conn net.Conn, err error) {
 			err = errors.New("the connection is lost")
 			once.Do(func() { conn, err = socket, nil })

@@ -77,6 +77,7 @@ func TestFaultsInCalls(t *testing.T) {
 		"plan-nil":        {backend.PlanRejected, "empty plan", false},
 		"plan-worker":     {backend.PlanRejected, "advertises a schedule", false},
 		"plan-impossible": {backend.PlanRejected, "bytes in a tile", false},
+		"plan-large":      {backend.PlanRejected, "an engine takes 75497472 (72 MiB) at most", false},
 		"plan-error":      {backend.Other, "cannot plan", false},
 	} {
 		t.Run(call, func(t *testing.T) {

@@ -8,7 +8,6 @@ import (
 	"go.opentelemetry.io/contrib/instrumentation/google.golang.org/grpc/otelgrpc"
 	"go.opentelemetry.io/contrib/instrumentation/google.golang.org/grpc/otelgrpc/filters"
 	"go.opentelemetry.io/otel/propagation"
-	"go.opentelemetry.io/otel/trace"
 	"google.golang.org/grpc"
 
 	"github.com/weir-project/weir/sdk/proto/pluginv1"
@@ -27,21 +26,22 @@ func (grpcPlugin) GRPCClient(_ context.Context, _ *goplugin.GRPCBroker, conn *gr
 	return pluginv1.NewPluginServiceClient(conn), nil
 }
 
-// maxAnswer is the largest message a plugin may send; a kernel plan's image is the largest thing it has to.
-const maxAnswer = 128 << 20
-
 // dialOptions leave go-plugin's own streams out of the trace: their spans would last as long as the plugin.
-func dialOptions(tracer trace.TracerProvider) []grpc.DialOption {
-	opts := []grpc.DialOption{
+func dialOptions(o Options) []grpc.DialOption {
+	dial := []grpc.DialOption{
 		grpc.WithIdleTimeout(0), // an idle connection that is closed would look like a plugin that is gone
-		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxAnswer)),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(pluginv1.MaxAnswer)),
 	}
-	if tracer == nil {
-		return opts
+	if o.TracerProvider == nil {
+		return dial
 	}
-	return append(opts, grpc.WithStatsHandler(otelgrpc.NewClientHandler(
-		otelgrpc.WithTracerProvider(tracer),
-		otelgrpc.WithPropagators(propagation.NewCompositeTextMapPropagator(propagation.TraceContext{}, propagation.Baggage{})),
+	propagator := o.Propagator
+	if propagator == nil { // otelgrpc would take the process's own, which nobody sets
+		propagator = propagation.NewCompositeTextMapPropagator()
+	}
+	return append(dial, grpc.WithStatsHandler(otelgrpc.NewClientHandler(
+		otelgrpc.WithTracerProvider(o.TracerProvider),
+		otelgrpc.WithPropagators(propagator),
 		otelgrpc.WithFilter(filters.All(filters.Not(filters.HealthCheck()), filters.Not(filters.ServicePrefix("plugin.")))),
 	)))
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/samber/lo"
+	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/weir-project/weir/core/backend"
@@ -45,7 +46,8 @@ type Options struct {
 	// OnEnd is called once that number may be used again; it may be nil.
 	OnEnd func(pgid int)
 
-	TracerProvider trace.TracerProvider // nil for no spans of calls and no trace context
+	TracerProvider trace.TracerProvider          // nil for no spans of calls and no trace context
+	Propagator     propagation.TextMapPropagator // how the trace context crosses to plugins; nil for none
 
 	Restart Restart
 }

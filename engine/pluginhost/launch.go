@@ -101,7 +101,7 @@ func (r *running) clientConfig(insecure bool) *goplugin.ClientConfig {
 		Logger:           newSlogger(r.log),
 		SyncStdout:       r.process.stdout,
 		SyncStderr:       r.process.stderr,
-		GRPCDialOptions:  dialOptions(r.opts.TracerProvider),
+		GRPCDialOptions:  dialOptions(r.opts),
 		UnixSocketConfig: &goplugin.UnixSocketConfig{TempDir: r.opts.Dir},
 		RunnerFunc: func(_ hclog.Logger, cmd *exec.Cmd, dir string) (runner.Runner, error) {
 			r.process.dir = dir

@@ -114,6 +114,8 @@ func (b testBackend) Accept(_ context.Context, _ backend.Request) (backend.Verdi
 	switch b.call {
 	case "accept-hang":
 		forever()
+	case "accept-late":
+		time.Sleep(150 * time.Millisecond)
 	case "accept-panic":
 		panic("in accept")
 	case "accept-exit":
@@ -144,6 +146,8 @@ func (b testBackend) Plan(_ context.Context, req backend.Request, _ []backend.Ra
 		return &plan.Worker{SlotBytes: 64, Slots: 1}, nil
 	case "plan-impossible":
 		return &plan.Schedule{TileBytes: 1 << 50}, nil
+	case "plan-large":
+		return &plan.Kernel{Image: make([]byte, pluginv1.MaxAnswer)}, nil
 	case "plan-error":
 		return nil, errors.New("cannot plan")
 	}

@@ -2,13 +2,18 @@ package pluginhost_test
 
 import (
 	"context"
+	"maps"
 	"net"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/samber/lo"
+	"go.opentelemetry.io/contrib/propagators/autoprop"
+	"go.opentelemetry.io/otel/propagation"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/sdk/trace/tracetest"
 	collector "go.opentelemetry.io/proto/otlp/collector/trace/v1"
@@ -34,8 +39,19 @@ func (c *collect) Export(_ context.Context, in *collector.ExportTraceServiceRequ
 	return &collector.ExportTraceServiceResponse{}, nil
 }
 
-// The spans of the plugin are children of the engine's, and go-plugin's own streams are in neither's trace.
-func TestTraceCrossesToThePlugin(t *testing.T) {
+func (c *collect) all() []*tracepb.Span {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return slices.Clone(c.spans)
+}
+
+func (c *collect) names() []string {
+	return lo.Map(c.all(), func(s *tracepb.Span, _ int) string { return s.GetName() })
+}
+
+// collecting is a collector and the variables that send a plugin's spans to it.
+func collecting(t *testing.T) (*collect, map[string]string) {
+	t.Helper()
 	lis, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -44,23 +60,33 @@ func TestTraceCrossesToThePlugin(t *testing.T) {
 	server := grpc.NewServer()
 	collector.RegisterTraceServiceServer(server, received)
 	go func() { _ = server.Serve(lis) }()
-	defer server.Stop()
+	t.Cleanup(server.Stop)
+	return received, exportTo(lis)
+}
 
+func exportTo(lis net.Listener) map[string]string {
+	return map[string]string{
+		"OTEL_TRACES_EXPORTER": "otlp", "OTEL_EXPORTER_OTLP_PROTOCOL": "grpc",
+		"OTEL_EXPORTER_OTLP_ENDPOINT": "http://" + lis.Addr().String(),
+	}
+}
+
+// The spans of the plugin are children of the engine's, and go-plugin's own streams are in neither's trace.
+func TestTraceCrossesToThePlugin(t *testing.T) {
+	received, env := collecting(t)
 	recorder := tracetest.NewSpanRecorder()
 	provider := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(recorder))
 	opts, log := options(t)
-	opts.TracerProvider = provider
+	opts.TracerProvider, opts.Propagator = provider, propagation.TraceContext{}
 	s := spec(t, "flat", "good")
-	s.Env["OTEL_TRACES_EXPORTER"], s.Env["OTEL_EXPORTER_OTLP_PROTOCOL"] = "otlp", "grpc"
-	s.Env["OTEL_EXPORTER_OTLP_ENDPOINT"] = "http://" + lis.Addr().String()
+	maps.Copy(s.Env, env)
 	h := start(t, opts, s)
 	ctx, span := provider.Tracer("test").Start(t.Context(), "resolve")
 	if _, err := h.Candidates()[0].Backend.Accept(ctx, hostRequest()); err != nil {
 		t.Fatal(err)
 	}
 	span.End()
-	time.Sleep(200 * time.Millisecond) // the plugin ends its span a moment after the answer has gone
-	h.Close()                          // which the plugin answers with what spans it has
+	h.Close() // though the plugin ends its span a moment after the answer has gone
 
 	ours := map[string]string{} // span id of a call, by its name
 	for _, s := range recorder.Ended() {
@@ -76,15 +102,94 @@ func TestTraceCrossesToThePlugin(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
-	received.mu.Lock()
-	defer received.mu.Unlock()
-	if len(received.spans) != 2 {
-		t.Errorf("the plugin sent %d spans, want 2\n%s", len(received.spans), log)
+	if got := received.names(); len(got) != 2 {
+		t.Errorf("the plugin sent %q, want 2 spans\n%s", got, log)
 	}
-	for _, s := range received.spans {
+	for _, s := range received.all() {
 		if string(s.GetParentSpanId()) != ours[s.GetName()] {
 			t.Errorf("%s is not a child of the engine's span", s.GetName())
 		}
+	}
+}
+
+// A plugin that is stopped while it answers, or right after, sends the span of that call too.
+func TestTraceOfTheLastCall(t *testing.T) {
+	received, env := collecting(t)
+	opts, log := options(t)
+	opts.TracerProvider, opts.Propagator = sdktrace.NewTracerProvider(), propagation.TraceContext{}
+	s := spec(t, "flat", "good:accept-late")
+	maps.Copy(s.Env, env)
+	h := start(t, opts, s)
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if _, err := h.Candidates()[0].Backend.Accept(ctx, hostRequest()); err == nil {
+		t.Fatal("the answer came before the deadline")
+	}
+	h.Close()
+	if got := received.names(); !slices.Contains(got, "weir.plugin.v1.PluginService/Accept") {
+		t.Errorf("the plugin sent %q, and no span of Accept\n%s", got, log)
+	}
+}
+
+// The end of a plugin is not held up by a call that never ends, nor by a collector that never answers.
+func TestTraceThatCannotBeSentHoldsNothingUp(t *testing.T) {
+	silent, err := net.Listen("tcp", "127.0.0.1:0") // whose connections nobody accepts
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer silent.Close()
+	opts, log := options(t)
+	opts.TracerProvider = sdktrace.NewTracerProvider()
+	s := spec(t, "flat", "good:accept-hang")
+	maps.Copy(s.Env, exportTo(silent))
+	h := start(t, opts, s)
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	_, _ = h.Candidates()[0].Backend.Accept(ctx, hostRequest())
+	h.Close()
+	if said := log.String(); strings.Contains(said, "failed to exit gracefully") || strings.Contains(said, "could not be stopped") {
+		t.Errorf("the plugin had to be killed:\n%s", said)
+	}
+}
+
+// Either side obeys OTEL_PROPAGATORS: what the engine writes, the plugin reads.
+func TestTraceCrossesAsTheVariableSays(t *testing.T) {
+	for given, c := range map[string]struct {
+		ours    propagation.TextMapPropagator
+		crosses bool
+	}{
+		"b3":                  {lo.Must(autoprop.TextMapPropagator("b3")), true},
+		" baggage , b3multi ": {lo.Must(autoprop.TextMapPropagator("b3multi")), true},
+		"pigeon":              {propagation.TraceContext{}, true}, // neither knows it
+		"none":                {propagation.TraceContext{}, false},
+		"baggage":             {propagation.TraceContext{}, false},
+	} {
+		t.Run(given, func(t *testing.T) {
+			received, env := collecting(t)
+			opts, _ := options(t)
+			provider := sdktrace.NewTracerProvider()
+			opts.TracerProvider, opts.Propagator = provider, c.ours
+			s := spec(t, "flat", "good")
+			maps.Copy(s.Env, env)
+			s.Env["OTEL_PROPAGATORS"] = given
+			ctx, span := provider.Tracer("test").Start(t.Context(), "resolve")
+			h := start(t, opts, s)
+			if _, err := h.Candidates()[0].Backend.Accept(ctx, hostRequest()); err != nil {
+				t.Fatal(err)
+			}
+			span.End()
+			h.Close()
+			ours := span.SpanContext().TraceID()
+			for _, s := range received.all() {
+				if s.GetName() == "weir.plugin.v1.PluginService/Accept" {
+					if got := string(s.GetTraceId()) == string(ours[:]); got != c.crosses {
+						t.Errorf("the plugin's span is in the engine's trace: %t, want %t", got, c.crosses)
+					}
+					return
+				}
+			}
+			t.Error("no span of Accept")
+		})
 	}
 }
 

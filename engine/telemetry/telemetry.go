@@ -36,7 +36,7 @@ type Settings struct {
 type Telemetry struct {
 	TracerProvider trace.TracerProvider
 	MeterProvider  metric.MeterProvider
-	Propagator     propagation.TextMapPropagator
+	Propagator     propagation.TextMapPropagator // of the trace context, to and from other processes
 
 	shutdown []func(context.Context) error
 }
@@ -46,7 +46,7 @@ func Disabled() *Telemetry {
 	return &Telemetry{
 		TracerProvider: tracenoop.NewTracerProvider(),
 		MeterProvider:  metricnoop.NewMeterProvider(),
-		Propagator:     propagation.NewCompositeTextMapPropagator(propagation.TraceContext{}, propagation.Baggage{}),
+		Propagator:     standardPropagator(),
 	}
 }
 
@@ -55,6 +55,7 @@ func Disabled() *Telemetry {
 // setting is an error here.
 func Setup(ctx context.Context, s Settings) (*Telemetry, error) {
 	t := Disabled()
+	t.Propagator = propagator()
 	spans, err := s.spanExporter(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("traces: %w", err)

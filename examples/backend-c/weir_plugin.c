@@ -32,6 +32,34 @@ enum {
   BRIDGE_FD = 4,                      /* where weir-bridge finds its end of the pair; 3 is the engine's lifeline */
 };
 
+/* Started by an engine, which reads lines of JSON, rather than by a person. */
+static int by_engine(void) { return getenv("PLUGIN_PROTOCOL_VERSIONS") != NULL; }
+
+void weir_log(const char *level, const char *format, ...) {
+  char text[1000], line[6 * sizeof text + 100];
+  va_list arguments;
+  va_start(arguments, format);
+  vsnprintf(text, sizeof text, format, arguments);
+  va_end(arguments);
+  size_t n = 0;
+  if (by_engine()) {
+    n = (size_t)snprintf(line, 50, "{\"@level\":\"%.20s\",\"@message\":\"", level);
+    for (const char *c = text; *c; c++) {
+      if (*c == '"' || *c == '\\') line[n++] = '\\';
+      if ((unsigned char)*c < ' ')
+        n += (size_t)sprintf(line + n, "\\u%04x", *c);
+      else
+        line[n++] = *c;
+    }
+    line[n++] = '"', line[n++] = '}';
+  } else {
+    n = strlen(text);
+    memcpy(line, text, n);
+  }
+  line[n++] = '\n';
+  (void)!write(STDERR_FILENO, line, n); /* at once, so that lines of several threads stay whole */
+}
+
 struct group {
   const struct weir_plugin *plugin;
   char name[128];
@@ -173,7 +201,7 @@ static void *serve_group(void *argument) {
     if (!agreed(g, number, &tile, in)) continue; /* the ranks find it out by themselves and ask for no other tile */
     int code = g->plugin->reduce(&tile);
     if (code) {
-      fprintf(stderr, "the service of group %s has ended: all-reduce %llu: reduce returned %d\n", g->name, (unsigned long long)tile.call, code);
+      weir_log("error", "the service of group %s has ended: all-reduce %llu: reduce returned %d", g->name, (unsigned long long)tile.call, code);
       break;
     }
     if (!complete(g, number)) break;
@@ -233,7 +261,7 @@ static void run_bridge(int pair) {
     }
     execlp("weir-bridge", "weir-bridge", (char *)NULL);
   }
-  fprintf(stderr, "cannot start weir-bridge: %s: put it beside this program or into PATH, or name it in WEIR_BRIDGE\n", strerror(errno));
+  weir_log("error", "cannot start weir-bridge: %s: put it beside this program or into PATH, or name it in WEIR_BRIDGE", strerror(errno));
   _exit(1);
 }
 
@@ -272,22 +300,22 @@ static int introduce(const struct weir_plugin *plugin, int to) {
 int weir_serve(const struct weir_plugin *plugin) {
   int pair[2], status;
   if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair)) {
-    perror("weir_serve: socketpair");
+    weir_log("error", "weir_serve: socketpair: %s", strerror(errno));
     return 1;
   }
   pid_t bridge = fork();
   if (bridge < 0) {
-    perror("weir_serve: fork");
+    weir_log("error", "weir_serve: fork: %s", strerror(errno));
     return 1;
   }
   if (bridge == 0) run_bridge(pair[1]);
   close(pair[1]);
   signal(SIGPIPE, SIG_IGN); /* peers may go at any time; write says so */
-  if (getenv("PLUGIN_PROTOCOL_VERSIONS")) { /* started by an engine, which decides when a plugin is done */
+  if (by_engine()) { /* which decides when a plugin is done */
     signal(SIGINT, SIG_IGN);
     signal(SIGTERM, SIG_IGN);
   }
-  if (introduce(plugin, pair[0])) fprintf(stderr, "weir_serve: tell weir-bridge: %s\n", strerror(errno));
+  if (introduce(plugin, pair[0])) weir_log("error", "weir_serve: tell weir-bridge: %s", strerror(errno));
   FILE *from = fdopen(pair[0], "r");
   if (from) answer(plugin, from, pair[0]);
   while (waitpid(bridge, &status, 0) < 0 && errno == EINTR) {}

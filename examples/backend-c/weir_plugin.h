@@ -34,8 +34,12 @@ struct weir_plugin {
 };
 
 /* Serves until the engine ends this process or is gone, and returns the process's exit code. Nothing may be printed on
- * stdout before; what is printed on stderr goes to the engine's log. */
+ * stdout before; what is printed on stderr goes to the engine's log, as information. */
 int weir_serve(const struct weir_plugin *plugin);
+
+/* Writes a line of up to 1000 bytes to the engine's log, at the level "error", "warn", "info" or "debug". Any thread may call
+ * it. Say why before reduce returns an error: `weir plugins test` shows the first error when a group's service has ended. */
+void weir_log(const char *level, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* The completion word of a tile. */
 static inline uint64_t weir_completion(uint64_t tile, uint32_t state) { return (uint64_t)state << 32 | (uint32_t)tile; }

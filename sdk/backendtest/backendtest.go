@@ -55,10 +55,9 @@ func overWire(t *testing.T, b backend.Backend) backend.Backend {
 	listener, server := bufconn.Listen(1<<16), grpc.NewServer()
 	pluginv1.RegisterPluginServiceServer(server, service)
 	go func() { _ = server.Serve(listener) }()
-	const most = 128 << 20 // as the engine takes
 	conn, err := grpc.NewClient("passthrough:memory", grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return listener.DialContext(ctx) }),
-		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(most)))
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(pluginv1.MaxAnswer)))
 	if err != nil {
 		t.Fatal(err)
 	}

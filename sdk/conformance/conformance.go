@@ -2,6 +2,7 @@
 package conformance
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -17,9 +18,13 @@ import (
 // Plugin is what is tested: backends, and what the rules may do to what offers them.
 type Plugin struct {
 	Backends []backend.Backend
-	Process  Process // nil: they are in the process of the test
-	Device   Device  // nil: there is no GPU to run their plans on
-	NoDevice string  // why there is none
+	Process  Process // nil: they are in the process of the test, or NoProcess says why
+
+	// NoProcess is why rules about the process cannot be looked at though there is one; "" otherwise.
+	NoProcess string
+
+	Device   Device // nil: there is no GPU to run their plans on
+	NoDevice string // why there is none
 }
 
 // Process is the process of a plugin.
@@ -179,7 +184,7 @@ func newSuite(ctx context.Context, p Plugin, b backend.Backend) *suite {
 
 func (s *suite) hold(r Rule) error {
 	if r.Process && s.plugin.Process == nil {
-		return notApplicable("it is about the plugin's process: run `weir plugins test`")
+		return notApplicable("it is about the plugin's process: " + cmp.Or(s.plugin.NoProcess, "run `weir plugins test`"))
 	}
 	if !r.Concerns(s.info.Kind) && !r.Plugin {
 		return notApplicable("it does not concern a " + string(s.info.Kind))

@@ -3,6 +3,7 @@ package plugin_test
 import (
 	"bytes"
 	"errors"
+	"math"
 	"os"
 	"os/exec"
 	"strings"
@@ -65,7 +66,8 @@ func TestSettings(t *testing.T) {
 		Inner struct {
 			A float64 `json:"a"`
 		} `json:"inner"`
-		Hidden int `json:"-"`
+		Hidden int      `json:"-"`
+		Large  []uint64 `json:"large"`
 	}
 	start := config{Tile: 7, Plain: true}
 	for name, c := range map[string]struct {
@@ -75,10 +77,12 @@ func TestSettings(t *testing.T) {
 	}{
 		"none":               {nil, start, ""},
 		"all":                {map[string]any{"tile": 8.0, "names": []any{"a"}, "type": "bfloat16", "Plain": false}, config{Tile: 8, Names: []string{"a"}, Type: collective.BFloat16}, ""},
-		"unknown":            {map[string]any{"tiel": 1, "x": 2, "tile": 1}, start, `unknown setting "tiel", "x"; known are: tile, names, type, Plain, inner`},
+		"unknown":            {map[string]any{"tiel": 1, "x": 2, "tile": 1}, start, `unknown setting "tiel", "x"; known are: tile, names, type, Plain, inner, large`},
 		"hidden":             {map[string]any{"Hidden": 1}, start, `unknown setting "Hidden"`},
 		"wrong type":         {map[string]any{"tile": "8"}, start, "setting tile: string where int is wanted"},
 		"not whole":          {map[string]any{"tile": 1.5}, start, "setting tile: number 1.5 where int is wanted"},
+		"all their digits":   {map[string]any{"large": []any{math.Exp2(60), math.Exp2(63), 9007199254740992.0}}, config{Tile: 7, Plain: true, Large: []uint64{1 << 60, 1 << 63, 1 << 53}}, ""},
+		"a digit too many":   {map[string]any{"large": []any{math.Exp2(64)}}, config{Tile: 7, Plain: true, Large: []uint64{0}}, "setting large: number 18446744073709551616 where uint64 is wanted"},
 		"unknown inside":     {map[string]any{"inner": map[string]any{"b": 1}}, start, `setting inner: unknown field "b"`},
 		"unknown enumerator": {map[string]any{"type": "complex"}, start, `setting type: unknown data type "complex"`},
 	} {

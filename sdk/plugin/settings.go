@@ -6,8 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/samber/lo"
@@ -41,7 +43,7 @@ func (s Settings) Decode(dst any) error {
 }
 
 func decodeOne(key string, value, dst any) error {
-	data, err := json.Marshal(map[string]any{key: value})
+	data, err := json.Marshal(map[string]any{key: exact(value)})
 	if err != nil {
 		return fmt.Errorf("setting %s: %w", key, err)
 	}
@@ -56,6 +58,22 @@ func decodeOne(key string, value, dst any) error {
 		return fmt.Errorf("setting %s: %s", key, strings.TrimPrefix(err.Error(), "json: "))
 	}
 	return nil
+}
+
+// exact is a setting whose whole numbers keep all their digits as JSON; those of a float64 would be as few as tell it from
+// its neighbours, which is another number for an integer.
+func exact(v any) any {
+	switch v := v.(type) {
+	case map[string]any:
+		return lo.MapValues(v, func(e any, _ string) any { return exact(e) })
+	case []any:
+		return lo.Map(v, func(e any, _ int) any { return exact(e) })
+	case float64:
+		if v == math.Trunc(v) && math.Abs(v) <= math.MaxUint64 {
+			return json.Number(strconv.FormatFloat(v, 'f', 0, 64))
+		}
+	}
+	return v
 }
 
 // fieldNames are the settings that a struct knows, in its order.

@@ -2,11 +2,8 @@ package pluginv1
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-
-	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/weir-project/weir/core/backend"
 )
@@ -48,16 +45,3 @@ func (e *DescriptionError) Error() string { return e.Err.Error() }
 
 // Unwrap is what is wrong.
 func (e *DescriptionError) Unwrap() error { return e.Err }
-
-// toStruct goes through JSON, which knows more Go types than structpb does.
-func toStruct(settings map[string]any) (*structpb.Struct, error) {
-	if len(settings) == 0 {
-		return nil, nil
-	}
-	data, err := json.Marshal(settings)
-	if err != nil {
-		return nil, err
-	}
-	s := &structpb.Struct{}
-	return s, s.UnmarshalJSON(data)
-}

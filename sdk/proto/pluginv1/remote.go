@@ -67,13 +67,16 @@ func (r *Remote) Accept(ctx context.Context, req backend.Request) (backend.Verdi
 	return v, nil
 }
 
+// callPlan is what errors call a call of Plan.
+const callPlan = "plan"
+
 // Plan asks the plugin; the plan is of the advertised kind and valid for the group's world size.
 func (r *Remote) Plan(ctx context.Context, req backend.Request, ranges []backend.Range) (plan.Plan, error) {
 	in := &PlanRequest{
 		Backend: r.info.Name, Group: FromGroup(req.Group), Class: FromClass(req.Class), Ranges: FromRanges(ranges),
 	}
 	var out *PlanResponse
-	err := r.call(ctx, "plan", func(ctx context.Context) (err error) {
+	err := r.call(ctx, callPlan, func(ctx context.Context) (err error) {
 		out, err = r.client.Plan(ctx, in)
 		return err
 	})

@@ -140,7 +140,8 @@ func (s *Server) Plan(ctx context.Context, in *PlanRequest) (*PlanResponse, erro
 		if err != nil {
 			return nil, err
 		}
-		return &PlanResponse{Plan: FromPlan(p)}, nil
+		out := &PlanResponse{Plan: FromPlan(p)}
+		return out, checkSize(out)
 	})
 }
 

@@ -62,6 +62,13 @@ func toFault(ctx, life context.Context, call string, err error) error {
 			}
 		}
 	}
+	if large := refusedSize(s); large != nil {
+		f.Err = fmt.Errorf("%s: %w", call, large)
+		if call == callPlan {
+			f.Code = backend.PlanRejected
+		}
+		return f
+	}
 	switch s.Code() {
 	case codes.DeadlineExceeded:
 		f.Code, f.Err = backend.Timeout, fmt.Errorf("%s: the plugin did not answer in time: %w", call, context.DeadlineExceeded)

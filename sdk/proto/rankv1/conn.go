@@ -20,11 +20,14 @@ import (
 const ProtocolVersion = 1
 
 const (
-	maxMessage  = 128 << 20    // a kernel image is the largest thing sent
+	maxMessage  = 128 << 20    // the plans of a class are the largest thing sent
 	maxFiles    = 232          // descriptors beside one message; the kernel's own limit is 253
 	maxHeld     = 2 * maxFiles // descriptors received and not taken: the read that ends a message may begin the next one
 	sendTimeout = 10 * time.Second
 )
+
+// MaxPlans is how many bytes the plans of one Prepare may have together: a message less what else is in it.
+const MaxPlans = maxMessage - 1<<20
 
 // Conn sends and receives messages. One goroutine may receive while any number send.
 type Conn struct {

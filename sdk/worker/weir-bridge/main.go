@@ -4,10 +4,11 @@
 package main
 
 import (
-	"fmt"
 	"os"
 	"syscall"
 	"time"
+
+	"github.com/hashicorp/go-hclog"
 
 	"github.com/weir-project/weir/core/backend"
 	"github.com/weir-project/weir/sdk/plugin"
@@ -21,10 +22,16 @@ func leave() {
 	os.Exit(1)
 }
 
+// complain says why there is no plugin: to an engine as a line of its log, which is an error there too.
+func complain(err error) {
+	engine := os.Getenv("PLUGIN_PROTOCOL_VERSIONS") != ""
+	hclog.New(&hclog.LoggerOptions{Name: "weir-bridge", Output: os.Stderr, JSONFormat: engine, DisableTime: !engine}).Error(err.Error())
+}
+
 func main() {
 	b, err := connect(pairFD, leave)
 	if err != nil {
-		fmt.Fprintf(os.Stderr, "weir-bridge: %s\n", err)
+		complain(err)
 		os.Exit(1)
 	}
 	os.Exit(plugin.Serve(plugin.Plugin{Name: b.about.Name, Version: b.about.Version, Backends: []backend.Backend{b}}))
