@@ -63,6 +63,18 @@ func TestTorchBackend(t *testing.T) {
 	bothRight(t, weirRun(t, env, "-n", "2", "--", program, "testdata/python/backend.py", "again"))
 }
 
+// TestTorchOtherWays runs what else all-reduces in PyTorch. Of what only PyTorch 2 has the script says that it is skipped.
+func TestTorchOtherWays(t *testing.T) {
+	program, env := python(t, "numpy", "torch")
+	out := weirRun(t, env, "-n", "2", "--", program, "testdata/python/compile.py")
+	bothRight(t, out)
+	for _, part := range []string{"data_parallel", "hooks", "uneven", "exchanges", "names", "objects", "values", "groups"} {
+		if !strings.Contains(out, part+" of rank 0: right\n") {
+			t.Errorf("%s was not right:\n%s", part, out)
+		}
+	}
+}
+
 // torchrun runs a script as two ranks by PyTorch's launcher, for which rank 0 starts an agent, and checks that the agent ends.
 func torchrun(t *testing.T, wantError bool, script ...string) string {
 	t.Helper()

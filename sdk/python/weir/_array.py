@@ -49,5 +49,7 @@ def _tensor(tensor):
         raise Invalid(f"a tensor on {tensor.device}; Weir takes cpu and cuda")
     if tensor.layout.__repr__() != "torch.strided" or not tensor.is_contiguous():
         raise Invalid("the tensor does not lie in one piece; give tensor.contiguous()")
+    if tensor.is_neg():
+        raise Invalid("the tensor is a view of values of the other sign; give tensor.resolve_neg()")
     device = tensor.device if tensor.device.type == "cuda" else None
     return tensor.data_ptr(), tensor.numel(), data_type(tensor.dtype), device

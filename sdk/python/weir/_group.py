@@ -91,6 +91,11 @@ class Group:
         """Waits until all ranks have called it."""
         self.exchange(b"", timeout)
 
+    def abort(self, reason):
+        """Makes the group fail on all ranks, with a reason: calls that wait return, and what waits on the device leaves. Another
+        thread may call it while a call is in progress."""
+        _library.check(self._library.weir_abort(self._handle, str(reason).encode()))
+
     def check(self):
         """Raises GroupFailed if the group has failed. It waits for nothing, the device neither, and may be polled."""
         _library.check(self._library.weir_group_error(self._handle))

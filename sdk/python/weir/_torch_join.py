@@ -48,10 +48,12 @@ def join_as(rank, size, store, device, timeout):
     return _session
 
 
-def leave():
-    """Leaves the job, at the end of the process at the latest."""
+def leave(group=None):
+    """Leaves a group, or with that of all ranks the job, at the end of the process at the latest."""
     global _session
-    left, _session = _session, None
+    left = group
+    if group is None or _session is not None and group is _session.world:
+        left, _session = _session, None
     if left is not None:
         try:
             left.close()

@@ -1,5 +1,7 @@
 """The backends that do for a process group what Weir does not."""
 
+import functools
+
 import torch
 import torch.distributed as dist
 
@@ -26,6 +28,21 @@ DELEGATED = {
     "recv_anysource": "recv from any rank",
     "monitored_barrier": "monitored_barrier",
 }
+
+# What newer versions of torch call them. Not all backends have both names.
+_RENAMED = {
+    "all_gather_single": "_allgather_base",
+    "all_gather_single_coalesced": "allgather_into_tensor_coalesced",
+    "reduce_scatter_single": "_reduce_scatter_base",
+    "reduce_scatter_single_coalesced": "reduce_scatter_tensor_coalesced",
+    "all_to_all_single": "alltoall_base",
+}
+DELEGATED.update({new: DELEGATED[old] for new, old in _RENAMED.items()})
+
+
+def method(backend, name):
+    """A backend's method for a collective, by the older name if it has no other."""
+    return getattr(backend, name if hasattr(backend, name) else _RENAMED.get(name, name))
 
 
 class Others:
@@ -56,12 +73,42 @@ class Others:
             self._made[name] = self._nccl()
         return self._made.get(name)
 
+    def end(self, how):
+        """Shuts down or aborts the backends that were made, where this torch has that for them."""
+        made, self._made, self._names = self._made, {}, {}
+        for backend in made.values():
+            getattr(backend, how, getattr(backend, "_" + how, lambda: None))()
+
     def _nccl(self):
         if not dist.is_nccl_available():
             raise Error('this PyTorch has no nccl for what Weir does not do; name another: weir.torch.Options(others="gloo")')
         options = dist.ProcessGroupNCCL.Options()
         options._timeout = self._timeout
         return dist.ProcessGroupNCCL(dist.PrefixStore(prefix("nccl"), self._store), self._rank, self._size, options)
+
+
+def gather_batches(kind):
+    """Has batch_isend_irecv gather the calls of process groups of a kind whose other backend can. torch asks the backend only of
+    groups that are of no subclass, and on others an exchange by nccl does not come to an end."""
+    c10d = dist.distributed_c10d
+    usual = dist.batch_isend_irecv
+
+    @functools.wraps(usual)
+    def batch_isend_irecv(p2p_op_list):
+        first = p2p_op_list[0] if p2p_op_list else None
+        group = getattr(first, "group", None) or dist.group.WORLD
+        if not isinstance(group, kind) or not hasattr(c10d, "_coalescing_manager"):
+            return usual(p2p_op_list)
+        device = first.tensor.device
+        if not getattr(group._get_backend(device), "supports_coalescing", False):
+            return usual(p2p_op_list)
+        c10d._check_p2p_op_list(p2p_op_list)
+        with c10d._coalescing_manager(group, device, async_ops=True) as gathered:
+            for op in p2p_op_list:
+                op.op(op.tensor, op.peer, op.group, op.tag)
+        return gathered.works
+
+    c10d.batch_isend_irecv = dist.batch_isend_irecv = batch_isend_irecv
 
 
 def _first_tensor(value):
