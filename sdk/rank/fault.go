@@ -93,9 +93,13 @@ func (g *Group) disagreement(number uint64) string {
 	var order []string
 	callers := map[string][]int{}
 	for rank := range g.ranks {
-		what := g.board.Begun(rank).String()
-		if b := g.board.Begun(rank); b.Refused == number && b.Number != number {
-			what = fmt.Sprintf("all-reduce %d with arguments that it refused, then %s", number, what)
+		b := g.board.Begun(rank)
+		what := b.String()
+		if r, ok := g.board.RecordOf(rank, number); ok {
+			what = r.String()
+		}
+		if b.Refused == number && b.Number != number {
+			what = fmt.Sprintf("all-reduce %d with arguments that it refused, then %s", number, b)
 		}
 		if callers[what] == nil {
 			order = append(order, what)

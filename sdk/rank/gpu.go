@@ -94,8 +94,9 @@ func (s *Session) messages() error {
 
 // deviceWatch is what watchDevice remembers of a group.
 type deviceWatch struct {
-	number uint64    // call at which a peer was first seen to be behind
+	number uint64    // call at which a peer was first seen to be behind; 0 for none
 	since  time.Time // when
+	looked uint64    // calls begun, of all ranks together, when the recorded ones were compared last
 }
 
 // watchDevice looks for what a call on a stream cannot report: what went wrong after the call had returned, ranks that
@@ -138,6 +139,17 @@ func (g *Group) compare(now time.Time) {
 	if own.Number == 0 || own.Class.Memory != collective.CUDA || own.Rejected {
 		return
 	}
+	begun := uint64(0)
+	for rank := range g.ranks {
+		begun += g.board.Number(rank)
+	}
+	if begun != g.watched.looked { // also at calls before the last, which have gone by
+		g.watched.looked = begun
+		if number, rank, differ := g.board.Differ(g.rank); differ {
+			g.brokenLater(number, &exec.Mismatch{Rank: rank})
+			return
+		}
+	}
 	behind := -1
 	for rank := range g.ranks {
 		peer := g.board.Begun(rank)
@@ -159,9 +171,9 @@ func (g *Group) compare(now time.Time) {
 	}
 	switch {
 	case behind < 0:
-		*g.watched = deviceWatch{}
+		g.watched.number = 0
 	case g.watched.number != own.Number:
-		*g.watched = deviceWatch{own.Number, now}
+		g.watched.number, g.watched.since = own.Number, now
 	case now.Sub(g.watched.since) > g.deadline:
 		g.brokenLater(own.Number, &exec.Late{Rank: behind})
 	}
