@@ -94,9 +94,9 @@ func (s *Session) messages() error {
 
 // deviceWatch is what watchDevice remembers of a group.
 type deviceWatch struct {
-	number uint64    // call at which a peer was first seen to be behind; 0 for none
-	since  time.Time // when
-	looked uint64    // calls begun, of all ranks together, when the recorded ones were compared last
+	number uint64      // call at which a peer was first seen to be behind; 0 for none
+	waited exec.Waited // since then
+	looked uint64      // calls begun, of all ranks together, when the recorded ones were compared last
 }
 
 // watchDevice looks for what a call on a stream cannot report: what went wrong after the call had returned, ranks that
@@ -173,8 +173,9 @@ func (g *Group) compare(now time.Time) {
 	case behind < 0:
 		g.watched.number = 0
 	case g.watched.number != own.Number:
-		g.watched.number, g.watched.since = own.Number, now
-	case now.Sub(g.watched.since) > g.deadline:
+		g.watched.number, g.watched.waited = own.Number, exec.Waited{}
+		g.watched.waited.Until(now)
+	case g.watched.waited.Until(now) > g.deadline:
 		g.brokenLater(own.Number, &exec.Late{Rank: behind})
 	}
 }
