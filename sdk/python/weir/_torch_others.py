@@ -40,9 +40,8 @@ _RENAMED = {
 DELEGATED.update({new: DELEGATED[old] for new, old in _RENAMED.items()})
 
 
-def method(backend, name):
-    """A backend's method for a collective, by the older name if it has no other."""
-    return getattr(backend, name if hasattr(backend, name) else _RENAMED.get(name, name))
+# What gloo does not, and would break its connections over.
+_HOST_ONLY = {"send", "recv", "recv_anysource"}
 
 
 class Others:
@@ -50,9 +49,31 @@ class Others:
 
     def __init__(self, names, store, rank, size, timeout):
         self._names, self._store, self._rank, self._size, self._timeout = names, store, rank, size, timeout
-        self._made = {}
+        self._made, self._groups = {}, []
         if "gloo" in names.values():
             self._made["gloo"] = dist.ProcessGroupGloo(dist.PrefixStore(prefix("gloo"), store), rank, size, timeout=timeout)
+
+    def method(self, name, arguments):
+        """The method of the backend for a call with these arguments."""
+        backend = self.of(arguments, DELEGATED[name])
+        if name in _HOST_ONLY and backend is self._made.get("gloo") and _first_tensor(arguments).is_cuda:
+            raise Error(f'gloo does no {DELEGATED[name]} for cuda tensors; name another for them: weir.torch.Options(others={{"cpu": "gloo", "cuda": "nccl"}})')
+        for known in (name, _RENAMED.get(name)):
+            if hasattr(backend, known or name):
+                return getattr(backend, known or name)
+        return getattr(self._whole(backend), name)
+
+    def _whole(self, backend):
+        """A process group with this backend alone: it has methods of which Python does not see a backend's own."""
+        for made, whole in self._groups:
+            if made is backend:
+                return whole
+        whole = dist.ProcessGroup(self._rank, self._size)
+        kind = dist.ProcessGroup.BackendType.GLOO if backend is self._made.get("gloo") else dist.ProcessGroup.BackendType.NCCL
+        for device in ("cpu", "cuda") if kind == dist.ProcessGroup.BackendType.GLOO else ("cuda",):
+            whole._register_backend(torch.device(device), kind, backend)
+        self._groups.append((backend, whole))
+        return whole
 
     def of(self, arguments, collective):
         """The backend for a call with these arguments, as its first tensor lies."""
@@ -75,7 +96,7 @@ class Others:
 
     def end(self, how):
         """Shuts down or aborts the backends that were made, where this torch has that for them."""
-        made, self._made, self._names = self._made, {}, {}
+        made, self._made, self._groups, self._names = self._made, {}, [], {}
         for backend in made.values():
             getattr(backend, how, getattr(backend, "_" + how, lambda: None))()
 
@@ -103,9 +124,12 @@ def gather_batches(kind):
         if not getattr(group._get_backend(device), "supports_coalescing", False):
             return usual(p2p_op_list)
         c10d._check_p2p_op_list(p2p_op_list)
-        with c10d._coalescing_manager(group, device, async_ops=True) as gathered:
-            for op in p2p_op_list:
-                op.op(op.tensor, op.peer, op.group, op.tag)
+        try:
+            with c10d._coalescing_manager(group, device, async_ops=True) as gathered:
+                for op in p2p_op_list:
+                    op.op(op.tensor, op.peer, op.group, op.tag)
+        finally:  # torch would take all_reduces for part of the batch for ever after an error
+            c10d._world.pg_coalesce_state.pop(group, None)
         return gathered.works
 
     c10d.batch_isend_irecv = dist.batch_isend_irecv = batch_isend_irecv

@@ -84,7 +84,7 @@ class ProcessGroupWeir(dist.ProcessGroup):
         device_id, and connects it at once."""
         return self._others.named(torch.device(device).type) or self
 
-    def allreduce(self, tensors, opts=None, op=None):
+    def allreduce(self, tensors, opts=None, op=None, timeout=None):
         """All-reduces tensors in place; what Weir has no type or op for goes to the other backend."""
         tensors = [tensors] if isinstance(tensors, torch.Tensor) else tensors
         wanted = getattr(opts, "reduceOp", None) if opts is not None else op
@@ -130,7 +130,7 @@ class ProcessGroupWeir(dist.ProcessGroup):
             pass  # nobody serves it, on any rank; a capture will say so
         self._known.add((dtype, op))
 
-    def barrier(self, opts=None):
+    def barrier(self, opts=None, timeout=None):
         """Waits for all ranks."""
         other = self._others.named("cpu")
         if other is not None:
@@ -153,13 +153,17 @@ class ProcessGroupWeir(dist.ProcessGroup):
 
     def shutdown(self):
         """Ends the other backends and leaves the group. destroy_process_group calls it, from PyTorch 2.6 on."""
-        self._others.end("shutdown")
-        _torch_join.leave(self.weir)
+        try:
+            self._others.end("shutdown")
+        finally:
+            _torch_join.leave(self.weir)
 
     def abort(self):
         """Makes calls on the group end, on all ranks."""
-        self._others.end("abort")
-        self.weir.abort("abort() of the process group")
+        try:
+            self.weir.abort("abort() of the process group")
+        finally:
+            self._others.end("abort")
 
 
 # For versions of torch that call these from C++.
@@ -168,7 +172,7 @@ ProcessGroupWeir.start_coalescing, ProcessGroupWeir.end_coalescing = ProcessGrou
 
 def _delegate(method, collective):
     def call(self, *args, **kwargs):
-        return _torch_others.method(self._others.of((args, kwargs), collective), method)(*args, **kwargs)
+        return self._others.method(method, (args, kwargs))(*args, **kwargs)
 
     call.__name__ = method
     call.__doc__ = f"{collective} by the backend that is named for it."
