@@ -58,9 +58,9 @@ class Others:
         backend = self.of(arguments, DELEGATED[name])
         if name in _HOST_ONLY and backend is self._made.get("gloo") and _first_tensor(arguments).is_cuda:
             raise Error(f'gloo does no {DELEGATED[name]} for cuda tensors; name another for them: weir.torch.Options(others={{"cpu": "gloo", "cuda": "nccl"}})')
-        for known in (name, _RENAMED.get(name)):
-            if hasattr(backend, known or name):
-                return getattr(backend, known or name)
+        for known in (name, _RENAMED.get(name, name)):
+            if hasattr(backend, known):
+                return getattr(backend, known)
         return getattr(self._whole(backend), name)
 
     def _whole(self, backend):
