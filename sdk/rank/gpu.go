@@ -117,7 +117,7 @@ func (g *Group) watchDevice(now time.Time) {
 		g.compare(now) // first, since it can say more of a rank that does not come
 		for _, p := range plans {
 			if err := p.Watch(now); err != nil {
-				_ = g.broken(g.board.Begun(g.rank).Number, fmt.Errorf("rank %d: %w", g.rank, err))
+				_ = g.giveUp(fmt.Sprintf("rank %d: %s", g.rank, err))
 			}
 		}
 	}
@@ -180,9 +180,10 @@ func (g *Group) compare(now time.Time) {
 	}
 }
 
-// brokenLater is broken for a caller that holds g.mu.
+// brokenLater is broken for a caller that holds g.mu, as long as which there is a board to take the words from.
 func (g *Group) brokenLater(number uint64, err error) {
+	text := g.words(number, err)
 	g.mu.Unlock()
 	defer g.mu.Lock()
-	_ = g.broken(number, err)
+	_ = g.giveUp(text)
 }

@@ -476,6 +476,10 @@ def values():
     t = torch.tensor([float("nan") if rank else 1.0, float("inf"), -0.0], device=device)
     dist.all_reduce(t)
     assert t[0].isnan() and t[1] == float("inf") and t[2] == 0 and torch.signbit(t[2]), t
+    for op in (O.MAX, O.MIN):
+        t = torch.tensor([float("nan") if rank else 1.0, float("nan")], device=device)
+        dist.all_reduce(t, op=op)
+        assert t[0] == 1 and t[1].isnan(), t  # a number wins, as in NCCL
     with torch.inference_mode():
         t = new()
         dist.all_reduce(t)
