@@ -223,13 +223,19 @@ func TestDeviceRankLost(t *testing.T) {
 func startDeviceRanks(t *testing.T, world int, fault string) []string {
 	t.Helper()
 	j := startAgent(t, world, func(o *agent.Options) { o.CallDeadline = 3 * time.Second }, library(fakeNCCL(t), "2.28.9"))
+	return j.deviceProcesses(t, world, "devicerank", fault)
+}
+
+// deviceProcesses runs a program as every rank of a job, with a driver and a device for each, and returns what each wrote.
+func (j *job) deviceProcesses(t *testing.T, world int, program string, args ...string) []string {
+	t.Helper()
 	texts := make([]string, world)
 	var wg sync.WaitGroup
 	for r := range world {
 		wg.Go(func() {
 			ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
 			defer cancel()
-			c := exec.CommandContext(ctx, filepath.Join(bin, "programs", "devicerank"), fault)
+			c := exec.CommandContext(ctx, filepath.Join(bin, "programs", program), args...)
 			c.Env = append(os.Environ(), "LD_LIBRARY_PATH="+fakeLibraries(t), fmt.Sprintf("FAKE_CUDA_DEVICES=%d", world),
 				rank.EnvSocket+"="+j.agent.Socket(), fmt.Sprintf("%s=%d", rank.EnvRank, r), fmt.Sprintf("%s=%d", rank.EnvWorldSize, world))
 			out, err := c.CombinedOutput()

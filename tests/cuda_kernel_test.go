@@ -1,16 +1,13 @@
 package tests
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"math"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -194,22 +191,7 @@ func TestDeviceKernelRankLost(t *testing.T) {
 // startKernelRanks runs devicerank as every rank of a job and returns what each wrote.
 func startKernelRanks(t *testing.T, world int, fault string, c dispatch.Candidate) []string {
 	t.Helper()
-	j := startAgent(t, world, func(o *agent.Options) { o.CallDeadline = 10 * time.Second }, c)
-	texts := make([]string, world)
-	var wg sync.WaitGroup
-	for r := range world {
-		wg.Go(func() {
-			ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
-			defer cancel()
-			c := exec.CommandContext(ctx, filepath.Join(bin, "programs", "devicerank"), fault, "sum")
-			c.Env = append(os.Environ(), "LD_LIBRARY_PATH="+fakeLibraries(t), fmt.Sprintf("FAKE_CUDA_DEVICES=%d", world),
-				rank.EnvSocket+"="+j.agent.Socket(), fmt.Sprintf("%s=%d", rank.EnvRank, r), fmt.Sprintf("%s=%d", rank.EnvWorldSize, world))
-			out, err := c.CombinedOutput()
-			texts[r] = fmt.Sprintf("%s (%v)", out, err)
-		})
-	}
-	wg.Wait()
-	return texts
+	return startAgent(t, world, func(o *agent.Options) { o.CallDeadline = 10 * time.Second }, c).deviceProcesses(t, world, "devicerank", fault, "sum")
 }
 
 // TestDeviceKernelReplayAlone has a rank wait in a replay for one that does not come, which no call shows: the error names it,

@@ -63,6 +63,43 @@ func TestTorchBackend(t *testing.T) {
 	bothRight(t, weirRun(t, env, "-n", "2", "--", program, "testdata/python/backend.py", "again"))
 }
 
+// TestTorchOtherWays runs what else all-reduces in PyTorch. Of what only PyTorch 2 has the script says that it is skipped.
+func TestTorchOtherWays(t *testing.T) {
+	program, env := python(t, "numpy", "torch")
+	out := weirRun(t, env, "-n", "2", "--", program, "testdata/python/compile.py")
+	bothRight(t, out)
+	for _, part := range []string{"data_parallel", "hooks", "uneven", "exchanges", "names", "objects", "values", "groups"} {
+		if !strings.Contains(out, part+" of rank 0: ok\n") {
+			t.Errorf("%s was not ok:\n%s", part, out)
+		}
+	}
+}
+
+// TestTorchDevice joins with the GPU that the options name, also where torch meets before it knows them.
+func TestTorchDevice(t *testing.T) {
+	program, env := python(t, "numpy", "torch")
+	env = append(env, "LD_LIBRARY_PATH="+fakeLibraries(t), "FAKE_CUDA_DEVICES=2")
+	out := weirRun(t, env, "-n", "2", "--", program, "-c", `
+import os, torch, torch.distributed as dist, weir.torch
+rank = int(os.environ["WEIR_RANK"])
+try:
+    dist.init_process_group("weir", pg_options=weir.torch.Options(device="7" if rank else "0"))
+except weir.Error as error:
+    assert rank == 0 or "device 7 is out of range" in str(error), error
+else:
+    assert False, "joined"
+`)
+	if strings.Contains(out, "Error") {
+		t.Error(out)
+	}
+	bothRight(t, weirRun(t, env, "-n", "2", "--", program, "-c", `
+import os, sys, torch, torch.distributed as dist, weir.torch
+dist.init_process_group("weir", pg_options=weir.torch.Options(device=str(1 - int(os.environ["WEIR_RANK"]))))
+dist.group.WORLD.weir.warm("float32", memory="cuda")
+dist.all_reduce(torch.ones(3))
+sys.stdout.write("right\n")`))
+}
+
 // torchrun runs a script as two ranks by PyTorch's launcher, for which rank 0 starts an agent, and checks that the agent ends.
 func torchrun(t *testing.T, wantError bool, script ...string) string {
 	t.Helper()

@@ -2,6 +2,8 @@ package tests
 
 import (
 	"encoding/json"
+	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"syscall"
@@ -120,5 +122,60 @@ func TestSlowRank(t *testing.T) {
 	}
 	if left := leftovers(folder); len(left) > 0 {
 		t.Errorf("left behind: %v", left)
+	}
+}
+
+// TestJobStoppedAndContinued stops all of a job for longer than its ranks wait for each other, as a shell's Ctrl-Z or a frozen
+// container does: it goes on as if nothing had been, by a schedule and on a device.
+func TestJobStoppedAndContinued(t *testing.T) {
+	const deadline = 3 * time.Second
+	for name, device := range map[string]bool{"host": false, "device": true} {
+		t.Run(name, func(t *testing.T) {
+			folder, end := runFolder(t), filepath.Join(t.TempDir(), "end")
+			env := []string{"WEIR_GROUP__DEADLINE=" + deadline.String(), "XDG_CACHE_HOME=" + t.TempDir()}
+			args := []string{"run", "-n", "3", "--", filepath.Join(bin, "programs", "checked"), "-max", "2000", "-pause", "30ms", "-until", end}
+			if device {
+				args, env = append(args, "-device"), append(env, "LD_LIBRARY_PATH="+fakeLibraries(t), "FAKE_CUDA_DEVICES=3")
+			}
+			run := weir(t, folder, env, args...)
+			run.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+			var out lockedBuffer
+			run.Stdout, run.Stderr = &out, &out
+			if err := run.Start(); err != nil {
+				t.Fatal(err)
+			}
+			running := func(calls uint64) []int {
+				var pids []int
+				for _, r := range ranksOf(t, folder) {
+					if r.Calls > calls {
+						pids = append(pids, r.PID)
+					}
+				}
+				return pids
+			}
+			var pids []int
+			soon(t, "the ranks call", func() bool { pids = running(20); return len(pids) == 3 })
+			pids = append(pids, run.Process.Pid)
+			for range 2 {
+				for _, pid := range pids {
+					if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
+						t.Fatal(err)
+					}
+				}
+				time.Sleep(deadline + time.Second)
+				for _, pid := range pids {
+					if err := syscall.Kill(pid, syscall.SIGCONT); err != nil {
+						t.Fatal(err)
+					}
+				}
+				time.Sleep(deadline / 2)
+			}
+			if err := os.WriteFile(end, nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if err := run.Wait(); err != nil || strings.Count(out.String(), ", all right\n") != 3 {
+				t.Errorf("%v:\n%s", err, &out)
+			}
+		})
 	}
 }

@@ -37,7 +37,7 @@ type Config struct {
 
 // Group is about the groups of ranks.
 type Group struct {
-	// Deadline is the longest that one all-reduce call may take before the group fails. Default 30s.
+	// Deadline is the longest that a rank waits, in an all-reduce, for another one's next step before the group fails. Default 30s.
 	Deadline time.Duration `koanf:"deadline"`
 	// SlowAfter is how long the others may have waited for a rank in a call before it is reported to be slow; half of
 	// Deadline at most. 0s: never. Default 1s.

@@ -20,19 +20,27 @@ const patience = time.Second
 
 // broken turns the failure of a call into the group's error and tells the agent, which tells the others.
 func (g *Group) broken(number uint64, err error) error {
+	if errors.Is(err, exec.ErrAborted) {
+		return g.aborted()
+	}
+	return g.giveUp(g.words(number, err))
+}
+
+// words are what the ranks are told of the failure of a call.
+func (g *Group) words(number uint64, err error) string {
 	var mismatch *exec.Mismatch
 	var late *exec.Late
-	var text string
 	switch {
-	case errors.Is(err, exec.ErrAborted):
-		return g.aborted()
 	case errors.As(err, &mismatch):
-		text = g.disagreement(number)
+		return g.disagreement(number)
 	case errors.As(err, &late):
-		text = g.lateness(number, late)
-	default:
-		text = err.Error()
+		return g.lateness(number, late)
 	}
+	return err.Error()
+}
+
+// giveUp makes the group fail, also for the agent.
+func (g *Group) giveUp(text string) error {
 	e := g.fail(&GroupError{Group: g.id, Text: text})
 	_ = g.session.conn.Send(&rankv1.FromRank{Body: &rankv1.FromRank_GroupFault{GroupFault: &rankv1.GroupFault{Group: g.id, Text: e.Text}}})
 	return e
@@ -93,9 +101,13 @@ func (g *Group) disagreement(number uint64) string {
 	var order []string
 	callers := map[string][]int{}
 	for rank := range g.ranks {
-		what := g.board.Begun(rank).String()
-		if b := g.board.Begun(rank); b.Refused == number && b.Number != number {
-			what = fmt.Sprintf("all-reduce %d with arguments that it refused, then %s", number, what)
+		b := g.board.Begun(rank)
+		what := b.String()
+		if r, ok := g.board.RecordOf(rank, number); ok {
+			what = r.String()
+		}
+		if b.Refused == number && b.Number != number {
+			what = fmt.Sprintf("all-reduce %d with arguments that it refused, then %s", number, b)
 		}
 		if callers[what] == nil {
 			order = append(order, what)

@@ -94,8 +94,9 @@ func (s *Session) messages() error {
 
 // deviceWatch is what watchDevice remembers of a group.
 type deviceWatch struct {
-	number uint64    // call at which a peer was first seen to be behind
-	since  time.Time // when
+	number uint64      // call at which a peer was first seen to be behind; 0 for none
+	waited exec.Waited // since then
+	looked uint64      // calls begun, of all ranks together, when the recorded ones were compared last
 }
 
 // watchDevice looks for what a call on a stream cannot report: what went wrong after the call had returned, ranks that
@@ -116,7 +117,7 @@ func (g *Group) watchDevice(now time.Time) {
 		g.compare(now) // first, since it can say more of a rank that does not come
 		for _, p := range plans {
 			if err := p.Watch(now); err != nil {
-				_ = g.broken(g.board.Begun(g.rank).Number, fmt.Errorf("rank %d: %w", g.rank, err))
+				_ = g.giveUp(fmt.Sprintf("rank %d: %s", g.rank, err))
 			}
 		}
 	}
@@ -137,6 +138,17 @@ func (g *Group) compare(now time.Time) {
 	own := g.board.Begun(g.rank)
 	if own.Number == 0 || own.Class.Memory != collective.CUDA || own.Rejected {
 		return
+	}
+	begun := uint64(0)
+	for rank := range g.ranks {
+		begun += g.board.Number(rank)
+	}
+	if begun != g.watched.looked { // also at calls before the last, which have gone by
+		g.watched.looked = begun
+		if number, rank, differ := g.board.Differ(g.rank); differ {
+			g.brokenLater(number, &exec.Mismatch{Rank: rank})
+			return
+		}
 	}
 	behind := -1
 	for rank := range g.ranks {
@@ -159,17 +171,19 @@ func (g *Group) compare(now time.Time) {
 	}
 	switch {
 	case behind < 0:
-		*g.watched = deviceWatch{}
+		g.watched.number = 0
 	case g.watched.number != own.Number:
-		*g.watched = deviceWatch{own.Number, now}
-	case now.Sub(g.watched.since) > g.deadline:
+		g.watched.number, g.watched.waited = own.Number, exec.Waited{}
+		g.watched.waited.Until(now)
+	case g.watched.waited.Until(now) > g.deadline:
 		g.brokenLater(own.Number, &exec.Late{Rank: behind})
 	}
 }
 
-// brokenLater is broken for a caller that holds g.mu.
+// brokenLater is broken for a caller that holds g.mu, as long as which there is a board to take the words from.
 func (g *Group) brokenLater(number uint64, err error) {
+	text := g.words(number, err)
 	g.mu.Unlock()
 	defer g.mu.Lock()
-	_ = g.broken(number, err)
+	_ = g.giveUp(text)
 }

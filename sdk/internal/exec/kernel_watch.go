@@ -24,7 +24,7 @@ type kernelWatch struct {
 	mu     sync.Mutex
 	status *kernelStatus // nil once it has been given back
 	seen   uint64        // waiting, when it last changed
-	since  time.Time     // when that was
+	waited Waited        // since then
 }
 
 // Over reports whether calls fail because the plan has been aborted or closed.
@@ -83,10 +83,11 @@ func (k *Kernel) stuck(now time.Time) (rank int, late bool) {
 	}
 	waiting := atomic.LoadUint64(&w.status.waiting)
 	if uint32(waiting) == 0 || waiting != w.seen {
-		w.seen, w.since = waiting, now
+		w.seen, w.waited = waiting, Waited{}
+		w.waited.Until(now)
 		return 0, false
 	}
-	return int(uint32(waiting)) - 1, now.Sub(w.since) > k.patient
+	return int(uint32(waiting)) - 1, w.waited.Until(now) > k.patient
 }
 
 // Abort ends the plan at once: kernels that wait leave, results are undefined, later calls fail. It waits for nothing.

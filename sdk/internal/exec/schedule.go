@@ -25,12 +25,12 @@ type Call struct {
 // Watch says what a rank looks at while it waits for its peers.
 type Watch struct {
 	Abort    *uint32       // read atomically: not zero when the group has failed; nil for none. It is never written
-	Deadline time.Duration // of one call; 0 means DefaultDeadline
+	Deadline time.Duration // for what a peer does next; a call whose ranks go on may take longer. 0 means DefaultDeadline
 	Yield    bool          // the ranks outnumber the cores: give the core away instead of spinning
 	Stalled  func() error  // called about every millisecond of waiting; an error ends the call. May be nil
 }
 
-// DefaultDeadline is the longest that a call may take when Watch does not say.
+// DefaultDeadline is the longest that a rank waits for one step of a peer when Watch does not say.
 const DefaultDeadline = 30 * time.Second
 
 func (w Watch) withDefaults() Watch {
@@ -78,8 +78,8 @@ type call struct {
 	first   uint64           // its first tile
 	tiles   uint32           // how many tiles it has
 	srcs    []unsafe.Pointer // sources of the step in progress
-	began   time.Time        // set when waiting first takes long
-	looked  time.Time        // when Watch.Stalled was last called
+	waited  Waited           // for the signal that is waited for
+	looked  time.Time        // when Watch.Stalled was last called; zero until waiting takes long
 }
 
 // NewSchedule compiles the program of one rank. The shared memory is laid out as s says and is zeroed before the first
@@ -166,7 +166,7 @@ func (s *Schedule) run(c Call) error {
 	}
 	s.stream = c.Bytes*int64(s.world) >= streamFrom
 	s.tag = tagOf(s.index, c.Bytes, c.Number)
-	s.began = time.Time{}
+	s.looked = time.Time{}
 	tile := int64(s.tile)
 	tiles := int64(1)
 	if c.Bytes > tile {

@@ -41,6 +41,7 @@ func reached(signal uint64, want uint32) bool { return int32(uint32(signal)-want
 
 // await is the slow path of wait.
 func (s *Schedule) await(in *instr, want uint32) (uint64, error) {
+	s.waited = Waited{}
 	for round := 0; ; round++ {
 		if !s.watch.Yield {
 			spin(in.signal, want, spins)
@@ -79,9 +80,10 @@ func (s *Schedule) SetWatch(w Watch) { s.watch = w.withDefaults() }
 // look is what happens after every round of spins, or of some yields.
 func (s *Schedule) look(in *instr) error {
 	now := time.Now()
-	if s.began.IsZero() {
-		s.began, s.looked = now, now
+	if s.looked.IsZero() {
+		s.looked = now
 	}
+	waited := s.waited.Until(now)
 	if now.Sub(s.looked) < interval {
 		return nil
 	}
@@ -91,7 +93,7 @@ func (s *Schedule) look(in *instr) error {
 			return err
 		}
 	}
-	if now.Sub(s.began) > s.watch.Deadline {
+	if waited > s.watch.Deadline {
 		return &Late{Rank: in.peer, Signal: in.number}
 	}
 	// The process's other goroutines, where GOMAXPROCS is small, a peer perhaps among them. Not sooner than after a

@@ -27,7 +27,9 @@ type Worker struct {
 	lost   bool   // the worker is gone
 	failed error  // of an earlier call, final
 
-	began, looked, since time.Time // since: all ranks have handed over the tile that is waited for
+	looked  time.Time // when Watch.Stalled was last called
+	waited  Waited    // for the tile that is waited for
+	working Waited    // on it by the worker: all ranks have handed it over
 }
 
 // NewWorker is the side of a rank in the worker's memory, which must stay mapped.
@@ -93,7 +95,7 @@ func (w *Worker) run(c Call) (lost []Part, err error) {
 	if c.Bytes == 0 {
 		return nil, nil
 	}
-	w.began = time.Time{}
+	w.looked = time.Time{}
 	first := w.next
 	part := func(i int64) Part { return Part{i * size, min(size, c.Bytes-i*size)} }
 	for taken := int64(0); taken < tiles; taken++ {
@@ -144,7 +146,7 @@ func (w *Worker) record(c Call, p Part) workerv1.Record {
 // await waits until a tile is done or has failed.
 func (w *Worker) await(tile uint64) (fate uint32, err error) {
 	m := w.memory
-	w.since = time.Time{}
+	w.waited, w.working = Waited{}, Waited{}
 	word := m.Completion(m.Slot(tile))
 	for round := 0; ; round++ {
 		if !w.watch.Yield {
@@ -175,9 +177,10 @@ func (w *Worker) await(tile uint64) (fate uint32, err error) {
 // look is what happens about every millisecond of waiting.
 func (w *Worker) look(tile uint64) error {
 	now := time.Now()
-	if w.began.IsZero() {
-		w.began, w.looked = now, now
+	if w.looked.IsZero() {
+		w.looked = now
 	}
+	waited := w.waited.Until(now)
 	if now.Sub(w.looked) < interval {
 		return nil
 	}
@@ -192,15 +195,13 @@ func (w *Worker) look(tile uint64) error {
 	}
 	missing := w.missing(tile)
 	switch {
-	case now.Sub(w.began) > w.watch.Deadline && missing >= 0:
+	case waited > w.watch.Deadline && missing >= 0:
 		return &Late{Rank: missing}
-	case now.Sub(w.began) > w.watch.Deadline:
+	case waited > w.watch.Deadline:
 		return fmt.Errorf("the worker did not do its part before the deadline, and nobody gave it up")
 	case missing >= 0:
 		return nil
-	case w.since.IsZero():
-		w.since = now
-	case now.Sub(w.since) > w.Patience && w.Patience > 0 && !w.told && w.Overdue != nil:
+	case w.working.Until(now) > w.Patience && w.Patience > 0 && !w.told && w.Overdue != nil:
 		w.told = true
 		w.Overdue()
 	}

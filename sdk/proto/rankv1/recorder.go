@@ -100,6 +100,49 @@ func (b *Board) Records(rank int) []Record {
 	return all
 }
 
+// String is what Begun's is.
+func (r Record) String() string {
+	return Begun{Number: r.Number, Class: r.Class, Bytes: r.Bytes, Rejected: r.Rejected}.String()
+}
+
+// RecordOf is a call of a rank; false if the recorder has it no more, or the rank writes it now.
+func (b *Board) RecordOf(rank int, number uint64) (Record, bool) {
+	if last := b.Number(rank); number == 0 || number > last || last-number >= numRecords {
+		return Record{}, false
+	}
+	return b.record(rank, number)
+}
+
+// Differ is the first of the recorded calls that a rank made in another way than some peer, which of them was in device memory: such
+// calls return before the ranks have met. Whether a call is captured counts once both have made it.
+func (b *Board) Differ(rank int) (number uint64, peer int, found bool) {
+	own := b.Number(rank)
+	for p := range b.world {
+		last := min(own, b.Number(p))
+		if p == rank || last == 0 {
+			continue
+		}
+		for n := max(last, numRecords) - numRecords + 1; n <= last && (!found || n < number); n++ {
+			mine, have := b.RecordOf(rank, n)
+			theirs, has := b.RecordOf(p, n)
+			if have && has && mine.differs(theirs) {
+				number, peer, found = n, p, true
+			}
+		}
+	}
+	return number, peer, found
+}
+
+func (r Record) differs(other Record) bool {
+	if r.Class.Memory != collective.CUDA && other.Class.Memory != collective.CUDA {
+		return false // the plans of host memory compare by themselves
+	}
+	if !r.Ended || !other.Ended {
+		other.Class.Captured = r.Class.Captured // it is published before that is known
+	}
+	return r.Rejected != other.Rejected || r.Class != other.Class || r.Bytes != other.Bytes
+}
+
 func (b *Board) record(rank int, number uint64) (Record, bool) {
 	r := &b.Part(rank).records[number%numRecords]
 	load := func(off int) uint64 { return atomic.LoadUint64(&r[off/8]) }

@@ -1,5 +1,8 @@
 """What the library needs to know of an array: numpy's, torch's, or any with __array_interface__."""
 
+import math
+import sys
+
 from ._errors import Invalid
 
 DATA_TYPES = {"float32": 0, "float64": 1, "float16": 2, "bfloat16": 3, "int8": 4, "uint8": 5, "int32": 6, "int64": 7}
@@ -27,13 +30,15 @@ def is_torch(array):
 
 
 def describe(array, written):
-    """(address, count, data type, CUDA device or None) of an array that lies in one piece."""
+    """(address, count, data type, CUDA device or None, order "C" or "F") of an array that lies in one piece."""
     if is_torch(array):
         return _tensor(array)
     try:
         interface = array.__array_interface__
     except AttributeError:
         raise Invalid(f"{type(array).__name__} is neither a numpy array nor a torch tensor") from None
+    if not hasattr(array, "dtype"):
+        return _foreign(interface, written)
     flags = array.flags
     if not (flags.c_contiguous or flags.f_contiguous):
         raise Invalid("the array does not lie in one piece; give numpy.ascontiguousarray(array)")
@@ -41,7 +46,23 @@ def describe(array, written):
         raise Invalid("the array cannot be written to")
     if not array.dtype.isnative:
         raise Invalid(f"the array has the byte order of another machine ({array.dtype})")
-    return interface["data"][0], array.size, data_type(array.dtype), None
+    return interface["data"][0], array.size, data_type(array.dtype), None, "C" if flags.c_contiguous else "F"
+
+
+_KINDS = {"f": "float", "i": "int", "u": "uint"}
+
+
+def _foreign(interface, written):
+    """describe of what says by __array_interface__ alone where it lies."""
+    address, fixed = interface.get("data") or (None, True)
+    if address is None or interface.get("strides") is not None:
+        raise Invalid("the array does not lie in one piece, in memory that it names; give numpy.ascontiguousarray(array)")
+    if written and fixed:
+        raise Invalid("the array cannot be written to")
+    order, kind, size = interface["typestr"][0], interface["typestr"][1], int(interface["typestr"][2:])
+    if order not in ("|", "<" if sys.byteorder == "little" else ">"):
+        raise Invalid(f"the array has the byte order of another machine ({interface['typestr']})")
+    return address, math.prod(interface["shape"]), data_type(f"{_KINDS.get(kind, kind)}{8 * size}"), None, "C"
 
 
 def _tensor(tensor):
@@ -49,5 +70,7 @@ def _tensor(tensor):
         raise Invalid(f"a tensor on {tensor.device}; Weir takes cpu and cuda")
     if tensor.layout.__repr__() != "torch.strided" or not tensor.is_contiguous():
         raise Invalid("the tensor does not lie in one piece; give tensor.contiguous()")
+    if tensor.is_neg():
+        raise Invalid("the tensor is a view of values of the other sign; give tensor.resolve_neg()")
     device = tensor.device if tensor.device.type == "cuda" else None
-    return tensor.data_ptr(), tensor.numel(), data_type(tensor.dtype), device
+    return tensor.data_ptr(), tensor.numel(), data_type(tensor.dtype), device, "C"

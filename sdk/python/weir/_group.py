@@ -31,12 +31,14 @@ class Group:
         (after warm(..., captured=True)).
         """
         target = array if out is None else out
-        src, count, data_type, device = _array.describe(array, written=out is None)
+        src, count, data_type, device, order = _array.describe(array, written=out is None)
         dst = src
         if out is not None:
-            dst, n, other, place = _array.describe(out, written=True)
+            dst, n, other, place, lies = _array.describe(out, written=True)
             if (n, other, place) != (count, data_type, device):
                 raise Invalid("out has another number of elements, type or device than the array")
+            if lies != order:
+                raise Invalid("out has its elements in another order than the array, by rows or by columns")
         kind = _array.number(_array.OPS, op, "op")
         if device is None:
             code = self._library.weir_all_reduce(self._handle, dst, src, count, data_type, kind)
@@ -90,6 +92,11 @@ class Group:
     def barrier(self, timeout=None):
         """Waits until all ranks have called it."""
         self.exchange(b"", timeout)
+
+    def abort(self, reason):
+        """Makes the group fail on all ranks, with a reason: calls that wait return, and what waits on the device leaves. Another
+        thread may call it while a call is in progress."""
+        _library.check(self._library.weir_abort(self._handle, str(reason).encode()))
 
     def check(self):
         """Raises GroupFailed if the group has failed. It waits for nothing, the device neither, and may be polled."""

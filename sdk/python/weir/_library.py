@@ -42,6 +42,7 @@ _FUNCTIONS = {
     "weir_backend": [c_uint64, POINTER(Class), c_int64, c_char_p, c_size_t],
     "weir_all_reduce": [c_uint64, c_void_p, c_void_p, c_int64, c_int, c_int],
     "weir_all_reduce_device": [c_uint64, c_void_p, c_void_p, c_int64, c_int, c_int, c_void_p],
+    "weir_abort": [c_uint64, c_char_p],
     "weir_group_error": [c_uint64],
     "weir_exchange": [c_uint64, c_char_p, c_size_t, c_char_p, c_int64],
 }

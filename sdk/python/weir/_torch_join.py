@@ -19,6 +19,7 @@ _AGENT_PATIENCE = datetime.timedelta(seconds=60)
 _session = None
 _count = 0  # default groups that this process has made: keys in a store that outlives them differ
 _fresh = False  # joined for a rendezvous, and not yet used by a group
+_joined = ""  # the GPU that this process has joined with
 
 
 def session():
@@ -33,12 +34,13 @@ def prefix(name):
 
 def join_as(rank, size, store, device, timeout):
     """Joins for the default group. One that was destroyed before is left first."""
-    global _session, _fresh, _count
+    global _session, _fresh, _count, _joined
     _count += 1
-    if _session is not None and not _fresh:
+    wanted = _device(rank, device)
+    if _session is not None and not (_fresh and _as_wanted(wanted)):
         leave()
     if _session is None:
-        _session = join(rank, size, _socket(rank, size, store), _device(rank, device), timeout)
+        _session, _joined = join(rank, size, _socket(rank, size, store), wanted, timeout), wanted
     _fresh = False
     if (_session.world.rank, _session.world.size) != (rank, size):
         raise Error(
@@ -48,10 +50,17 @@ def join_as(rank, size, store, device, timeout):
     return _session
 
 
-def leave():
-    """Leaves the job, at the end of the process at the latest."""
+def _as_wanted(device):
+    """Whether all ranks have joined for the rendezvous with the GPU that the group's options want: it knows no options."""
+    return not any(int(answer) for answer in _session.world.exchange(b"0" if device == _joined else b"1"))
+
+
+def leave(group=None):
+    """Leaves a group, or with that of all ranks the job, at the end of the process at the latest."""
     global _session
-    left, _session = _session, None
+    left = group
+    if group is None or _session is not None and group is _session.world:
+        left, _session = _session, None
     if left is not None:
         try:
             left.close()
@@ -121,10 +130,10 @@ def register():
 
 def _meet(url, timeout=dist.distributed_c10d.default_pg_timeout, **_):
     """The rendezvous weir://: rank 0 opens a store at a free port, and the agent tells the others."""
-    global _session, _fresh
+    global _session, _fresh, _joined
     leave()
-    rank = int(os.environ["WEIR_RANK"])
-    _session, _fresh = join(device=_device(rank, None)), True
+    _joined = _device(int(os.environ["WEIR_RANK"]), None)
+    _session, _fresh = join(device=_joined), True
     world = _session.world
     store, port = None, 0
     if world.rank == 0:

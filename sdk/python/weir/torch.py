@@ -15,7 +15,7 @@ import torch
 import torch.distributed as dist
 from torch._C._distributed_c10d import AllreduceOptions, ReduceOp, _create_work_from_future
 
-from . import _array, _torch_join
+from . import _array, _torch_join, _torch_others
 from ._errors import Error, GroupFailed, Invalid
 from ._torch_others import DELEGATED, Others
 
@@ -26,7 +26,8 @@ class Options:
 
     others is the backend for what Weir does not do: "gloo", "nccl", None (such calls are errors), or one for each kind of device,
     which is the default. device is the GPU of this rank as weir.join takes it; "" is none; None takes WEIR_DEVICE, or else the
-    current device, or else the local rank modulo the number of GPUs. It counts at the first group only.
+    current device, or else the local rank modulo the number of GPUs. It counts at the first group only. Groups that are made without
+    options have those of the default group.
     """
 
     others: typing.Union[str, None, dict] = dataclasses.field(default_factory=lambda: {"cpu": "gloo", "cuda": "nccl"})
@@ -47,11 +48,15 @@ _TYPES = {getattr(torch, name) for name in _array.DATA_TYPES}
 class ProcessGroupWeir(dist.ProcessGroup):
     """A process group whose all_reduce is Weir's. Calls from several threads come one after the other."""
 
-    def __init__(self, group, others):
+    # What torch asks the backend of a device: see _get_backend.
+    supports_splitting = supports_coalescing = False
+
+    def __init__(self, group, others, name):
         super().__init__(group.rank, group.size)
-        self.weir, self._others = group, others
+        self.weir, self._others, self._name = group, others, name
         self._lock = threading.Lock()
         self._known = set()  # classes of CUDA calls that were decided for graphs too
+        self._coalescing = None  # the other backend that gathers calls now
 
     def getBackendName(self):
         """For torch's C++."""
@@ -59,7 +64,27 @@ class ProcessGroupWeir(dist.ProcessGroup):
 
     name = getBackendName
 
-    def allreduce(self, tensors, opts=None, op=None):
+    # torch keeps a group's name in its backends, of which this group has none. Functional collectives, and so torch.compile and
+    # DTensor, know a group by it, and destroy_process_group asks for it.
+    @property
+    def group_name(self):
+        """The name by which torch finds the group."""
+        return self._name
+
+    def getGroupName(self):
+        """For torch's C++."""
+        return self._name
+
+    def setGroupName(self, name):
+        """For torch's C++."""
+        self._name = name
+
+    def _get_backend(self, device):
+        """The backend that does the rest for a kind of device, or this group itself: init_process_group asks it if it is given a
+        device_id, and connects it at once."""
+        return self._others.named(torch.device(device).type) or self
+
+    def allreduce(self, tensors, opts=None, op=None, timeout=None):
         """All-reduces tensors in place; what Weir has no type or op for goes to the other backend."""
         tensors = [tensors] if isinstance(tensors, torch.Tensor) else tensors
         wanted = getattr(opts, "reduceOp", None) if opts is not None else op
@@ -86,10 +111,10 @@ class ProcessGroupWeir(dist.ProcessGroup):
             return
         if tensor.is_cuda:
             self._warm(tensor.dtype, op)
-        if tensor.is_contiguous():
+        if tensor.is_contiguous() and not tensor.is_neg():  # a view of the other sign has the values of its memory
             self.weir.all_reduce(tensor, op)
         else:
-            whole = tensor.contiguous()
+            whole = tensor.resolve_neg().contiguous()
             self.weir.all_reduce(whole, op)
             tensor.copy_(whole)
 
@@ -105,7 +130,7 @@ class ProcessGroupWeir(dist.ProcessGroup):
             pass  # nobody serves it, on any rank; a capture will say so
         self._known.add((dtype, op))
 
-    def barrier(self, opts=None):
+    def barrier(self, opts=None, timeout=None):
         """Waits for all ranks."""
         other = self._others.named("cpu")
         if other is not None:
@@ -114,15 +139,40 @@ class ProcessGroupWeir(dist.ProcessGroup):
         return completed([])
 
     def _start_coalescing(self, device=None):
-        """Calls between this and the end are made as they come."""
+        """Of the calls between this and the end, all_reduces are made as they come; the rest goes to a backend that gathers them
+        if it can: nccl does not come to an end of a send and a receive between the same ranks otherwise."""
+        other = self._others.named(torch.device(device).type) if device is not None else None
+        self._coalescing = other if getattr(other, "supports_coalescing", False) else None
+        if self._coalescing is not None:
+            self._coalescing._start_coalescing()
 
     def _end_coalescing(self, device=None):
-        return completed([])
+        other, self._coalescing = self._coalescing, None
+        work = None if other is None else other._end_coalescing()
+        return completed([]) if work is None else work
+
+    def shutdown(self):
+        """Ends the other backends and leaves the group. destroy_process_group calls it, from PyTorch 2.6 on."""
+        try:
+            self._others.end("shutdown")
+        finally:
+            _torch_join.leave(self.weir)
+
+    def abort(self):
+        """Makes calls on the group end, on all ranks."""
+        try:
+            self.weir.abort("abort() of the process group")
+        finally:
+            self._others.end("abort")
+
+
+# For versions of torch that call these from C++.
+ProcessGroupWeir.start_coalescing, ProcessGroupWeir.end_coalescing = ProcessGroupWeir._start_coalescing, ProcessGroupWeir._end_coalescing
 
 
 def _delegate(method, collective):
     def call(self, *args, **kwargs):
-        return getattr(self._others.of((args, kwargs), collective), method)(*args, **kwargs)
+        return self._others.method(method, (args, kwargs))(*args, **kwargs)
 
     call.__name__ = method
     call.__doc__ = f"{collective} by the backend that is named for it."
@@ -144,18 +194,26 @@ def completed(tensors):
 _DONE = completed([])
 
 
+_default = None  # the options of the default group
+
+
 def _create(given, options=None):
     """What torch calls to make a process group, on its members."""
-    options = Options() if options is None else options
+    global _default
+    members = list(given.global_ranks_in_group)
+    part = members and _torch_join.session() is not None
+    if options is None:
+        options = _default if part and _default is not None else Options()
     if not isinstance(options, Options):
         raise Invalid(f"pg_options is a {type(options).__name__}; give weir.torch.Options")
     seconds = given.timeout.total_seconds() if given.timeout else None
-    members = list(given.global_ranks_in_group)
-    if members and _torch_join.session() is not None:
+    if part:
         group = _torch_join.session().new_group(members, timeout=seconds)
     else:
         group = _torch_join.join_as(given.group_rank, given.group_size, given.store, options.device, seconds).world
-    return ProcessGroupWeir(group, Others(options.others, given.store, group.rank, group.size, given.timeout))
+        _default = options
+    others = Others(options.others, given.store, group.rank, group.size, given.timeout)
+    return ProcessGroupWeir(group, others, given.group_id)
 
 
 def _register():
@@ -166,6 +224,7 @@ def _register():
     except TypeError:  # before 2.0 a backend has all devices
         dist.Backend.register_backend("weir", _create, extended_api=True)
     _torch_join.register()
+    _torch_others.gather_batches(ProcessGroupWeir)
 
 
 def _autoload():

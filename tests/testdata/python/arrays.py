@@ -32,6 +32,21 @@ for name in ("float32", "float64", "float16", "int8", "uint8", "int32", "int64")
         assert world.all_reduce(a, op) is a and (a == want).all(), (name, op, a)
 columns = numpy.asfortranarray(numpy.full((2, 3), 1.0 + world.rank))
 assert (world.all_reduce(columns) == 3).all()
+assert (world.all_reduce(columns, out=numpy.zeros_like(columns)) == 6).all()
+
+
+class Foreign:
+    """What says where it lies and is no array of numpy's."""
+
+    def __init__(self, array, **other):
+        self.array = array
+        self.__array_interface__ = {**array.__array_interface__, **other}
+
+
+for name in ("float32", "uint8", "int64", "float16"):
+    a = numpy.full((2, 3), world.rank + 1, dtype=name)
+    world.all_reduce(Foreign(a))
+    assert (a == 3).all(), (name, a)
 if "torch" in sys.argv:
     import torch
 
@@ -49,6 +64,11 @@ fixed.flags.writeable = False
 raises(weir.Invalid, "one piece", lambda: world.all_reduce(numpy.ones(8)[::2]))
 raises(weir.Invalid, "written", lambda: world.all_reduce(fixed))
 raises(weir.Invalid, "byte order", lambda: world.all_reduce(numpy.ones(4, dtype=">f4")))
+raises(weir.Invalid, "another order", lambda: world.all_reduce(numpy.ones((2, 3)), out=numpy.asfortranarray(numpy.ones((2, 3)))))
+raises(weir.Invalid, "one piece", lambda: world.all_reduce(Foreign(numpy.ones(8)[::2])))
+raises(weir.Invalid, "written", lambda: world.all_reduce(Foreign(good, data=(good.ctypes.data, True))))
+raises(weir.Invalid, "byte order", lambda: world.all_reduce(Foreign(numpy.ones(4, dtype=">f4"))))
+raises(weir.Invalid, "c64", lambda: world.all_reduce(Foreign(numpy.ones(4, dtype="complex64"))))
 raises(weir.Invalid, "bool", lambda: world.all_reduce(numpy.ones(4, dtype=bool)))
 raises(weir.Invalid, "neither", lambda: world.all_reduce([1.0]))
 raises(weir.Invalid, "unknown op", lambda: world.all_reduce(good, "mean"))
