@@ -19,6 +19,9 @@ import (
 // ProtocolVersion is what Join carries; an agent refuses every other.
 const ProtocolVersion = 1
 
+// AnyRank is Join's rank of a process that will take the lowest that is free.
+const AnyRank = -1
+
 const (
 	maxMessage  = 128 << 20    // a kernel image is the largest thing sent
 	maxFiles    = 232          // descriptors beside one message; the kernel's own limit is 253
