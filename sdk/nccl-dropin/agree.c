@@ -65,7 +65,7 @@ static const char *gather(meeting *m, const vote *own, int64_t timeout_ms) {
 		if (weir_nccl_now_ms() > end) return "a rank did not answer in time";
 	}
 	m->votes = m->room.host;
-	return error;
+	return error ? error : await(m->of, end); /* or it has only left, because the communicator has ended or failed */
 }
 
 /* against finds what speaks against Weir in the facts that all have; why has room for 256 bytes. */
@@ -81,7 +81,7 @@ static int against(const meeting *m, char *why) {
 	for (int r = 1; r < m->size; r++)
 		for (int q = 0; q < r; q++) {
 			if (v[r].self.process == v[q].self.process) return snprintf(why, 256, "ranks %d and %d are one process", q, r);
-			if (v[r].self.rank != WEIR_ANY_RANK && v[r].self.rank == v[q].self.rank)
+			if (v[r].self.rank >= 0 && v[r].self.rank == v[q].self.rank)
 				return snprintf(why, 256, "ranks %d and %d are both rank %d of the agent (WEIR_RANK); for a program that starts its ranks itself use weir agent", q, r, v[r].self.rank);
 		}
 	return 0;
@@ -154,6 +154,7 @@ static const char *talk(meeting *m, uint32_t *types, char *why) {
 	}
 	if (against(m, why)) return NULL;
 	weir_session session;
+	own.self.rank = m->rank;
 	const char *trouble = weir_nccl_joined(&session, &own.self.rank, ordinal);
 	if (trouble) refuse(&own, trouble);
 	if ((error = gather(m, &own, LATER_MS)) || failed(m, why)) return error;

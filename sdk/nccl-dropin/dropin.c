@@ -107,22 +107,22 @@ static ncclResult_t made(ncclResult_t r, ncclComm_t *comm) {
 	return SUCCESS;
 }
 
-static void about_to_make(int ranks) {
-	if (ranks > 1 && !depth) weir_nccl_begin_join(); /* beside the wait for the peers, which may wait for others first */
+static void about_to_make(int ranks, int rank) {
+	if (ranks > 1 && !depth) weir_nccl_begin_join(rank); /* beside the wait for the peers, which may wait for others first */
 }
 
 NCCL ncclResult_t ncclCommInitRank(ncclComm_t *comm, int ranks, ncclUniqueId id, int rank) {
-	about_to_make(ranks);
+	about_to_make(ranks, rank);
 	return made(real_ncclCommInitRank(comm, ranks, id, rank), comm);
 }
 
 NCCL ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm, int ranks, ncclUniqueId id, int rank, ncclConfig_t *config) {
-	about_to_make(ranks);
+	about_to_make(ranks, rank);
 	return made(real_ncclCommInitRankConfig(comm, ranks, id, rank, config), comm);
 }
 
 NCCL ncclResult_t ncclCommInitRankScalable(ncclComm_t *comm, int ranks, int rank, int ids, ncclUniqueId *id, ncclConfig_t *config) {
-	about_to_make(ranks);
+	about_to_make(ranks, rank);
 	return made(real_ncclCommInitRankScalable(comm, ranks, rank, ids, id, config), comm);
 }
 

@@ -60,12 +60,12 @@ extern weir_library weir_nccl_weir; /* filled when weir_nccl_joined has said so 
 typedef struct {
 	uint64_t agent;      /* the same for all ranks of one agent on one host; 0: there is none */
 	uint64_t process;    /* the same for all ranks of one process */
-	int32_t rank, world; /* at the agent; WEIR_ANY_RANK before it has chosen */
+	int32_t rank, world; /* at the agent; below 0 before it has chosen */
 	char why[160];       /* this process is none of its ranks, or what went wrong */
 } own_rank;
-void weir_nccl_begin_join(void);    /* on a thread of its own, if there is an agent; the first call counts */
+void weir_nccl_begin_join(int rather); /* on a thread of its own, if there is an agent; the first call counts */
 void weir_nccl_self(own_rank *self); /* who this process is or would be; waits for nothing */
-const char *weir_nccl_joined(weir_session *, int32_t *rank, int device); /* waits for the join; an error with its words */
+const char *weir_nccl_joined(weir_session *, int32_t *rank, int device); /* waits for the join; rank is a wish before; an error with its words */
 
 /* A communicator whose ranks agree, or have agreed that Weir serves it. */
 typedef struct served {

@@ -112,7 +112,7 @@ void weir_nccl_self(own_rank *r) {
 	const char *socket = getenv("WEIR_AGENT_SOCKET"), *given = getenv("WEIR_RANK");
 	r->process = process_of();
 	r->world = number("WEIR_WORLD_SIZE", "LOCAL_WORLD_SIZE", 0);
-	r->rank = given && *given ? atoi(given) : WEIR_ANY_RANK;
+	r->rank = given && *given ? atoi(given) : WEIR_ANY_RANK(0);
 	if (!socket || !*socket) snprintf(r->why, sizeof r->why, "WEIR_AGENT_SOCKET is not set: no agent");
 	else if (!(r->agent = agent_of(socket))) snprintf(r->why, sizeof r->why, "there is no agent at %s", socket);
 	else if (r->world < 1) snprintf(r->why, sizeof r->why, "WEIR_WORLD_SIZE is not set");
@@ -173,13 +173,14 @@ static void *join(void *unused) {
 }
 
 /* start joins on a thread of its own, with a device; the first call counts. */
-static void start(const char *bus_id) {
+static void start(const char *bus_id, int rather) {
 	own_rank r;
 	int none = NONE;
 	weir_nccl_self(&r);
 	if (!r.agent || !__atomic_compare_exchange_n(&state, &none, JOINING, 0, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) return;
 	memcpy(device, bus_id, sizeof device);
 	self = r;
+	if (r.rank < 0) self.rank = WEIR_ANY_RANK(rather); /* so that Weir's words name ranks as the program does, where that can be */
 	__atomic_store_n(&owner, getpid(), __ATOMIC_RELAXED);
 	pthread_t thread;
 	int failed = pthread_create(&thread, NULL, join, NULL);
@@ -191,17 +192,17 @@ static void start(const char *bus_id) {
 	__atomic_store_n(&state, FAILED, __ATOMIC_RELEASE);
 }
 
-void weir_nccl_begin_join(void) {
+void weir_nccl_begin_join(int rather) {
 	char now[32];
 	int ordinal;
-	if (__atomic_load_n(&state, __ATOMIC_ACQUIRE) == NONE && !weir_nccl_current_device(now, &ordinal)) start(now);
+	if (__atomic_load_n(&state, __ATOMIC_ACQUIRE) == NONE && !weir_nccl_current_device(now, &ordinal)) start(now, rather);
 }
 
 const char *weir_nccl_joined(weir_session *out, int32_t *rank, int ordinal) {
 	char bus_id[32];
 	const char *error = weir_nccl_bus_id(ordinal, bus_id);
 	if (error) return error;
-	start(bus_id);
+	start(bus_id, *rank);
 	int now;
 	while ((now = __atomic_load_n(&state, __ATOMIC_ACQUIRE)) == JOINING) usleep(200); /* the agent bounds it */
 	if (now != JOINED) return now == NONE ? "the agent has gone" : why;

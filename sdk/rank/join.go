@@ -34,8 +34,8 @@ type Options struct {
 	Device string
 }
 
-// AnyRank has the agent choose: the lowest rank that no process is yet. World().Rank() tells it.
-const AnyRank = rankv1.AnyRank
+// AnyRank has the agent choose: rather the given rank, else the lowest that no process is yet. World().Rank() tells which.
+func AnyRank(rather int) int { return rankv1.AnyRank(rather) }
 
 // DeviceAuto is the GPU whose index is the rank modulo the number of GPUs that the process may use.
 const DeviceAuto = device.Auto
@@ -73,7 +73,7 @@ func Join(ctx context.Context, opts Options) (*Session, error) {
 }
 
 func (o Options) who() string {
-	if o.Rank == AnyRank {
+	if o.Rank < 0 {
 		return fmt.Sprintf("any rank of %d", o.WorldSize)
 	}
 	return fmt.Sprintf("rank %d of %d", o.Rank, o.WorldSize)
@@ -114,11 +114,14 @@ func (o *Options) complete(getenv func(string) string) error {
 			}
 			*v.dst = n
 		}
+		if o.Rank < 0 {
+			return fmt.Errorf("rank %d of %d does not exist", o.Rank, o.WorldSize)
+		}
 	}
-	if o.WorldSize < 1 || (o.Rank < 0 && o.Rank != AnyRank) || o.Rank >= o.WorldSize {
+	if o.WorldSize < 1 || o.Rank >= o.WorldSize {
 		return fmt.Errorf("rank %d of %d does not exist", o.Rank, o.WorldSize)
 	}
-	if o.Rank == AnyRank && o.Device == DeviceAuto {
+	if o.Rank < 0 && o.Device == DeviceAuto {
 		return fmt.Errorf("device %q is chosen by the rank, which is not known before: name the device", DeviceAuto)
 	}
 	return nil

@@ -19,8 +19,8 @@ import (
 // ProtocolVersion is what Join carries; an agent refuses every other.
 const ProtocolVersion = 1
 
-// AnyRank is Join's rank of a process that will take the lowest that is free.
-const AnyRank = -1
+// AnyRank is Join's rank of a process that takes any: rather the given one, else the lowest that is free.
+func AnyRank(rather int) int { return -1 - max(rather, 0) }
 
 const (
 	maxMessage  = 128 << 20    // a kernel image is the largest thing sent
