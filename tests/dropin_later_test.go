@@ -1,6 +1,7 @@
 package tests
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -79,5 +80,17 @@ func TestDropInOneVisibleGPU(t *testing.T) {
 	})
 	if calls := callsOf(t, out[0]); calls["cuda float32 sum eager"] != 2 {
 		t.Errorf("calls %v, want 2\n%s", calls, out)
+	}
+}
+
+// TestDropInLastError tells Weir's last error from NCCL's, whichever came later.
+func TestDropInLastError(t *testing.T) {
+	j := ncclJob{ranks: 2, program: []string{linked(t, "later.c"), "words"}}
+	out, _ := j.underRun(t, dropIn(t))
+	lines := strings.Split(out, "\n")
+	for prefix, want := range map[string]int{"of Weir 4 Weir: weir_all_reduce_device: ": 4, "of NCCL 4 no such type or op": 2, "no communicator 0": 2} {
+		if n := len(slices.DeleteFunc(slices.Clone(lines), func(l string) bool { return !strings.HasPrefix(l, prefix) })); n != want {
+			t.Errorf("%d lines with %q, want %d:\n%s", n, prefix, want, out)
+		}
 	}
 }

@@ -20,6 +20,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* of writers */
 static unsigned bucket(ncclComm_t comm) { return ((uintptr_t)comm >> 12 ^ (uintptr_t)comm >> 4) % BUCKETS; }
 
 static served *find(ncclComm_t comm) {
+	if (!comm) return NULL; /* as that of one that has ended is */
 	served *s = atomic_load_explicit(&buckets[bucket(comm)], memory_order_acquire);
 	while (s && __atomic_load_n(&s->comm, __ATOMIC_ACQUIRE) != comm) s = s->next;
 	return s;
@@ -35,7 +36,7 @@ void weir_nccl_keep(served *s) {
 /* take ends Weir's part in a communicator; only one caller gets it. NCCL is in no call for an agreement about it then. */
 static served *take(ncclComm_t comm) {
 	pthread_mutex_lock(&lock);
-	served *s = comm ? find(comm) : NULL;
+	served *s = find(comm);
 	if (s) {
 		pthread_mutex_lock(&s->alive);
 		__atomic_store_n(&s->comm, NULL, __ATOMIC_RELEASE);
@@ -45,12 +46,20 @@ static served *take(ncclComm_t comm) {
 	return s;
 }
 
-/* What Weir said last in this thread, for ncclGetLastError. */
+/* What Weir said last in this thread, for ncclGetLastError, and what NCCL had said before: when it says something else, that is later. */
 static __thread char words[1024];
+static __thread uint64_t before;
 static __thread int depth; /* of group calls */
+
+static uint64_t said_by_nccl(const char *said) {
+	uint64_t h = 0xcbf29ce484222325;
+	for (; said && *said; said++) h = (h ^ (unsigned char)*said) * 0x100000001b3;
+	return h;
+}
 
 static ncclResult_t report(ncclResult_t r, const char *text) {
 	snprintf(words, sizeof words, "Weir: %s", text);
+	before = said_by_nccl(real_ncclGetLastError(NULL));
 	return r;
 }
 
@@ -159,7 +168,7 @@ static void stop(ncclComm_t comm, const char *why) {
 }
 
 NCCL ncclResult_t ncclCommDestroy(ncclComm_t comm) {
-	served *s = comm ? find(comm) : NULL;
+	served *s = find(comm);
 	if (s && agreeing(s)) return report(INVALID_ARGUMENT, not_ready);
 	weir_nccl_forget_parts(comm);
 	if ((s = take(comm))) give_up(s);
@@ -197,7 +206,8 @@ NCCL ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *error) {
 }
 
 NCCL const char *ncclGetLastError(ncclComm_t comm) {
-	return words[0] ? words : real_ncclGetLastError(comm);
+	const char *said = real_ncclGetLastError(comm);
+	return words[0] && said_by_nccl(said) == before ? words : said;
 }
 
 static ncclResult_t group(ncclResult_t r, int step) {

@@ -84,11 +84,14 @@ static uint64_t agent_of(const char *socket) {
 	return h ? h : 1;
 }
 
-/* number reads the first of two variables that is set. */
-static int number(const char *name, const char *other, int otherwise) {
+/* number reads a variable; NONE_SET if it is not, and BAD if it is no number from 0. */
+enum { NONE_SET = -1, BAD = -2 };
+static int number(const char *name) {
 	const char *s = getenv(name);
-	if (!s || !*s) s = getenv(other);
-	return s && *s ? atoi(s) : otherwise;
+	char *end;
+	if (!s || !*s) return NONE_SET;
+	long n = strtol(s, &end, 10);
+	return *end || n < 0 || n > INT32_MAX ? BAD : n;
 }
 
 /* process_of tells processes apart: ids of two containers may be the same. */
@@ -109,14 +112,18 @@ static uint64_t process_of(void) {
  * may see its own GPU as the first, and LOCAL_RANK may be that of a launcher further up. So the agent chooses. */
 void weir_nccl_self(own_rank *r) {
 	memset(r, 0, sizeof *r);
-	const char *socket = getenv("WEIR_AGENT_SOCKET"), *given = getenv("WEIR_RANK");
+	const char *socket = getenv("WEIR_AGENT_SOCKET"), *of = "WEIR_WORLD_SIZE";
+	int rank = number("WEIR_RANK");
 	r->process = process_of();
-	r->world = number("WEIR_WORLD_SIZE", "LOCAL_WORLD_SIZE", 0);
-	r->rank = given && *given ? atoi(given) : WEIR_ANY_RANK(0);
+	r->world = number(of);
+	if (r->world == NONE_SET) r->world = number(of = "LOCAL_WORLD_SIZE");
+	r->rank = rank < 0 ? WEIR_ANY_RANK(0) : rank;
 	if (!socket || !*socket) snprintf(r->why, sizeof r->why, "WEIR_AGENT_SOCKET is not set: no agent");
 	else if (!(r->agent = agent_of(socket))) snprintf(r->why, sizeof r->why, "there is no agent at %s", socket);
-	else if (r->world < 1) snprintf(r->why, sizeof r->why, "WEIR_WORLD_SIZE is not set");
-	else if ((given && *given && r->rank < 0) || r->rank >= r->world) snprintf(r->why, sizeof r->why, "rank %d of %d does not exist", r->rank, r->world);
+	else if (r->world == NONE_SET) snprintf(r->why, sizeof r->why, "WEIR_WORLD_SIZE is not set");
+	else if (r->world < 1) snprintf(r->why, sizeof r->why, "%s=%.40s is not a number of ranks", of, getenv(of));
+	else if (rank == BAD) snprintf(r->why, sizeof r->why, "WEIR_RANK=%.40s is not a number from 0", getenv("WEIR_RANK"));
+	else if (r->rank >= r->world) snprintf(r->why, sizeof r->why, "rank %d of %d does not exist", r->rank, r->world);
 	else if (__atomic_load_n(&owner, __ATOMIC_RELAXED) && owner != getpid()) snprintf(r->why, sizeof r->why, "the process was forked after it had joined");
 	if (r->why[0]) r->agent = 0;
 }

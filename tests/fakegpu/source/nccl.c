@@ -199,7 +199,7 @@ static int ready(comm *c) {
 }
 int ncclCommAbort(comm *c) { __atomic_store_n(&c->aborted, 1, __ATOMIC_SEQ_CST); return trouble("ncclCommAbort", c->rank); }
 int ncclCommFinalize(comm *c) { return trouble("ncclCommFinalize", c->rank); }
-int ncclCommDestroy(comm *c) { return trouble("ncclCommDestroy", c->rank); }
+int ncclCommDestroy(comm *c) { return c ? trouble("ncclCommDestroy", c->rank) : SUCCESS; }
 
 int ncclCommUserRank(comm *c, int *rank) { *rank = c->rank; return SUCCESS; }
 int ncclCommCount(comm *c, int *world) { *world = c->world; return SUCCESS; }

@@ -81,6 +81,18 @@ static void narrow(void) {
 	status(c);
 }
 
+// words has errors of Weir and of NCCL, one after the other.
+static void words(void) {
+	comm *c = make(0);
+	sum(c, F32, rank, ranks);
+	for (int i = 0; i < 3; i++) {
+		int type = i % 2 ? 99 : F32, r = ncclAllReduce(i % 2 ? memory : 0, i % 2 ? memory : 0, N, type, SUM, c, stream);
+		printf("of %s %d %s\n", i % 2 ? "NCCL" : "Weir", r, ncclGetLastError(c));
+	}
+	MUST(ncclCommDestroy(c));
+	printf("no communicator %d\n", ncclCommDestroy(0));
+}
+
 static void *end_it(void *c) {
 	usleep(300000);
 	MUST(ncclCommAbort(c));
@@ -114,6 +126,7 @@ int main(int argc, char **argv) {
 	else if (!strcmp(what, "parts")) parts();
 	else if (!strcmp(what, "refused")) refused();
 	else if (!strcmp(what, "ended")) ended();
+	else if (!strcmp(what, "words")) words();
 	else return with_blocking(argc, argv);
 	return 0;
 }
