@@ -63,7 +63,7 @@ func weirRun(t testing.TB, env []string, args ...string) string {
 
 // TestCLibrary runs C programs as ranks, as they are and with the compiler's checks of their memory.
 func TestCLibrary(t *testing.T) {
-	for _, p := range []struct{ name, ranks string }{{"groups", "4"}, {"arguments", "2"}, {"fork", "2"}, {"faults", "2"}} {
+	for _, p := range []struct{ name, ranks string }{{"groups", "4"}, {"arguments", "2"}, {"fork", "2"}, {"faults", "2"}, {"abort", "2"}} {
 		source := filepath.Join("testdata", "cabi", p.name+".c")
 		t.Run(p.name, func(t *testing.T) {
 			out := weirRun(t, nil, "-n", p.ranks, "--", compileC(t, source))

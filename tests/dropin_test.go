@@ -216,8 +216,10 @@ func TestDropInForwards(t *testing.T) {
 	}{
 		"no agent":        {func(int) []string { return []string{"WEIR_AGENT_SOCKET="} }, "because rank 0: WEIR_AGENT_SOCKET is not set: no agent. Others are reported no more."},
 		"one without":     {func(r int) []string { return map[int][]string{1: {"WEIR_AGENT_SOCKET=/nowhere"}}[r] }, "because rank 1: there is no agent at /nowhere"},
-		"one rank twice":  {func(int) []string { return []string{"WEIR_RANK=0"} }, "because ranks 0 and 1 are both rank 0 of the agent; for a program that starts its ranks itself use weir agent"},
+		"one rank twice":  {func(int) []string { return []string{"WEIR_RANK=0"} }, "because ranks 0 and 1 are both rank 0 of the agent (WEIR_RANK); for a program that starts its ranks itself use weir agent"},
 		"no world size":   {func(int) []string { return []string{"WEIR_WORLD_SIZE="} }, "because rank 0: WEIR_WORLD_SIZE is not set"},
+		"no number":       {func(int) []string { return []string{"WEIR_RANK=1st"} }, "because rank 0: WEIR_RANK=1st is not a number from 0"},
+		"no size":         {func(int) []string { return []string{"WEIR_WORLD_SIZE=two"} }, "because rank 0: WEIR_WORLD_SIZE=two is not a number of ranks"},
 		"no such rank":    {func(r int) []string { return []string{"WEIR_RANK=" + strconv.Itoa(2*r)} }, "because rank 1: rank 2 of 2 does not exist"},
 		"without libweir": {func(int) []string { return []string{"WEIR_LIB=/nowhere/libweir.so"} }, "because rank 0: /nowhere/libweir.so: cannot open shared object file"},
 		"no class":        {func(int) []string { return nil }, "because no backend serves sums of float32, float16 or bfloat16"},
@@ -236,7 +238,7 @@ func TestDropInForwards(t *testing.T) {
 	}
 }
 
-// TestDropInAlone makes communicators that are not ready when their function returns: no thread is started for them.
+// TestDropInAlone makes a communicator in a group call: no thread is started for it.
 func TestDropInAlone(t *testing.T) {
 	j := ncclJob{ranks: 2, program: []string{linked(t, "ranks.c"), "alone"}}
 	plain, _ := j.underRun(t, "")

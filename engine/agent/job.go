@@ -89,24 +89,39 @@ func (a *Agent) jobAfter(j *job) *job {
 func (j *job) freshFor(rank int) bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	return !j.formed && !j.over && (rank < 0 || rank >= j.size || j.ranks[rank] == nil)
+	return !j.formed && !j.over && j.lacks(rank)
+}
+
+// lacks reports whether no process is the rank, which may be any. j.mu is held.
+func (j *job) lacks(rank int) bool {
+	if rank < 0 {
+		return slices.Contains(j.ranks, nil)
+	}
+	return rank >= j.size || j.ranks[rank] == nil
 }
 
 // leftBy reports whether the job is one that the rank has left or that never came about.
 func (j *job) leftBy(rank int) bool {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	return j.over || j.formed && (rank < 0 || rank >= j.size || j.ranks[rank] == nil)
+	return j.over || j.formed && j.lacks(rank)
 }
 
-// join adds a rank. The last one makes the group of all ranks.
+// join adds a rank, or one that is free if it is below 0 (rankv1.AnyRank). The last one makes the group of all ranks.
 func (j *job) join(m *member, id uint64, rank, worldSize int) error {
 	j.mu.Lock()
 	defer j.mu.Unlock()
+	if rather := -1 - rank; rank < 0 && rather < j.size && j.ranks[rather] == nil {
+		rank = rather
+	} else if rank < 0 {
+		rank = slices.Index(j.ranks, nil)
+	}
 	switch {
 	case worldSize != j.size:
 		return fmt.Errorf("the agent serves %d ranks, not %d", j.size, worldSize)
-	case rank < 0 || rank >= j.size:
+	case rank < 0:
+		return fmt.Errorf("all %d ranks of the agent are processes already; give it as many ranks as there are processes", j.size)
+	case rank >= j.size:
 		return fmt.Errorf("rank %d of %d does not exist", rank, j.size)
 	case j.ranks[rank] != nil:
 		return fmt.Errorf("rank %d has joined already, as process %d", rank, j.ranks[rank].facts.PID)

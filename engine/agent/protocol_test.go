@@ -73,7 +73,7 @@ func TestProtocolStrangers(t *testing.T) {
 			c.wantEnd()
 		}},
 		"no such rank": {run: func(t *testing.T, a *Agent) {
-			for _, rank := range []int{-1, 2, 1 << 30} {
+			for _, rank := range []int{2, 1 << 30} {
 				c := dial(t, a)
 				c.wantFailed(c.say(join(rank, 2)), "of 2 does not exist")
 				c.wantEnd()
@@ -110,6 +110,20 @@ func TestProtocolRequests(t *testing.T) {
 			c[0].wantFailed(c[0].say(join(0, 2)), "this process has joined already")
 			c[0].wantFailed(c[0].say(join(1, 2)), "this process has joined already")
 			wantServed(t, c[0].group, sum, c...)
+		}},
+		"any rank": {world: 3, run: func(t *testing.T, a *Agent) {
+			c := lo.Times(4, func(int) *client { return dial(t, a) })
+			ids := make([]uint64, 3)
+			got := []int{2, 0, 1} // the first one's wish is free, the second's is not, and the third's does not exist
+			for i, wish := range []int{2, 2, 7} {
+				ids[i] = c[i].say(join(rankv1.AnyRank(wish), 3))
+				until(t, func() bool { return i == 2 || a.has(got[i]) })
+			}
+			for i, rank := range got {
+				c[i].group = c[i].wantGroup(ids[i], rank, 3)
+			}
+			c[3].wantFailed(c[3].say(join(rankv1.AnyRank(0), 3)), "all 3 ranks of the agent are processes already")
+			wantServed(t, c[0].group, sum, c[1], c[2], c[0])
 		}},
 		"unknown message": {run: func(t *testing.T, a *Agent) {
 			c := joined(t, a)

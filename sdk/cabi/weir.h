@@ -80,12 +80,15 @@ typedef struct weir_class {
 typedef struct weir_options {
 	size_t size;        /* sizeof(weir_options) */
 	const char *socket; /* of the agent; NULL: WEIR_AGENT_SOCKET */
-	int32_t rank;       /* from 0; used if world_size is not 0 */
+	int32_t rank;       /* from 0, or WEIR_ANY_RANK(n); used if world_size is not 0 */
 	int32_t world_size; /* number of ranks; 0: WEIR_RANK and WEIR_WORLD_SIZE */
 	const char *device; /* the GPU: an index as CUDA counts in this process, a UUID, a PCI bus id, "auto" (rank modulo
 	                       their number); NULL: WEIR_DEVICE; "" or neither: none */
 	int64_t timeout_ms; /* bound of the wait for the other ranks; 0: the agent's own (group.join_deadline) */
 } weir_options;
+
+/* Has the agent choose: rank n if no process is it yet, else the lowest that none is. weir_rank of weir_world tells which. */
+#define WEIR_ANY_RANK(n) (-1 - (int32_t)(n))
 
 #define WEIR_OPTIONS_INIT {sizeof(weir_options), NULL, 0, 0, NULL, 0}
 

@@ -10,32 +10,62 @@
 
 typedef struct {
 	uint32_t magic;
-	int32_t pid;
 	uint32_t types; /* of the last round: what this rank has seen to be served */
 	int32_t ok;
 	own_rank self;
 } vote;
-enum { MAGIC = 0x77656901, FIRST_MS = 60000, LATER_MS = 20 * 60000 };
+enum { MAGIC = 0x77656902, FIRST_MS = 60000, LATER_MS = 20 * 60000 };
 
 typedef struct {
+	served *of;
 	ncclComm_t comm;
 	int rank, size;
 	device_room room;
 	vote *votes;
 } meeting;
 
+const char weir_nccl_ended[] = "the communicator has ended";
+
+/* hold keeps other threads from ending a communicator; 0: one has. */
+static int hold(served *s) {
+	pthread_mutex_lock(&s->alive);
+	if (__atomic_load_n(&s->comm, __ATOMIC_ACQUIRE)) return 1;
+	pthread_mutex_unlock(&s->alive);
+	return 0;
+}
+static void release(served *s) { pthread_mutex_unlock(&s->alive); }
+
+/* await waits until a communicator that does not block has done what it was asked for. */
+static const char *await(served *s, int64_t end) {
+	for (;; usleep(500)) {
+		if (!hold(s)) return weir_nccl_ended;
+		ncclResult_t now = IN_PROGRESS, r = real_ncclCommGetAsyncError(s->comm, &now);
+		release(s);
+		if (r != SUCCESS || (now != SUCCESS && now != IN_PROGRESS)) return "the communicator has an error";
+		if (now == SUCCESS) return NULL;
+		if (weir_nccl_now_ms() > end) return "a rank did not answer in time";
+	}
+}
+
 /* gather gives every rank's vote to every rank. */
 static const char *gather(meeting *m, const vote *own, int64_t timeout_ms) {
 	size_t at = m->rank * sizeof *own;
+	int64_t end = weir_nccl_now_ms() + timeout_ms;
 	memcpy((char *)m->room.host + at, own, sizeof *own);
 	const char *error = weir_nccl_upload(&m->room, at, sizeof *own);
 	if (error) return error;
 	uint64_t memory = m->room.memory;
-	if (real_ncclAllGather((void *)(memory + at), (void *)memory, sizeof *own, NCCL_UINT8, m->comm, m->room.stream) != SUCCESS)
-		return "an all-gather of the communicator failed";
-	if ((error = weir_nccl_download(&m->room, timeout_ms))) return error;
+	if (!hold(m->of)) return weir_nccl_ended;
+	ncclResult_t r = real_ncclAllGather((void *)(memory + at), (void *)memory, sizeof *own, NCCL_UINT8, m->comm, m->room.stream);
+	release(m->of);
+	if (r != SUCCESS && r != IN_PROGRESS) return "an all-gather of the communicator failed";
+	if ((r == IN_PROGRESS && (error = await(m->of, end))) || (error = weir_nccl_download(&m->room))) return error;
+	for (; (error = weir_nccl_done(&m->room)) == weir_nccl_not_yet; usleep(50)) {
+		if (!__atomic_load_n(&m->of->comm, __ATOMIC_ACQUIRE)) return weir_nccl_ended;
+		if (weir_nccl_now_ms() > end) return "a rank did not answer in time";
+	}
 	m->votes = m->room.host;
-	return NULL;
+	return error ? error : await(m->of, end); /* or it has only left, because the communicator has ended or failed */
 }
 
 /* against finds what speaks against Weir in the facts that all have; why has room for 256 bytes. */
@@ -49,10 +79,11 @@ static int against(const meeting *m, char *why) {
 		if (v[r].self.agent != v[0].self.agent || v[r].self.world != v[0].self.world)
 			return snprintf(why, 256, "ranks 0 and %d have different agents, or are on different hosts", r);
 	for (int r = 1; r < m->size; r++)
-		for (int q = 0; q < r; q++)
-			if (v[r].self.rank == v[q].self.rank)
-				return snprintf(why, 256, "ranks %d and %d are both rank %d of the agent%s", q, r, v[r].self.rank,
-					v[r].pid == v[q].pid ? ", being one process" : "; for a program that starts its ranks itself use weir agent");
+		for (int q = 0; q < r; q++) {
+			if (v[r].self.process == v[q].self.process) return snprintf(why, 256, "ranks %d and %d are one process", q, r);
+			if (v[r].self.rank >= 0 && v[r].self.rank == v[q].self.rank)
+				return snprintf(why, 256, "ranks %d and %d are both rank %d of the agent (WEIR_RANK); for a program that starts its ranks itself use weir agent", q, r, v[r].self.rank);
+		}
 	return 0;
 }
 
@@ -94,37 +125,40 @@ static int refuse(vote *own, const char *why) {
 }
 
 /* form makes the group and decides the usual classes. */
-static int form(meeting *m, vote *own, weir_session session, weir_group *group) {
+static int form(meeting *m, vote *own, weir_session session) {
 	int32_t ranks[m->size];
+	weir_group group;
 	for (int r = 0; r < m->size; r++) ranks[r] = m->votes[r].self.rank;
-	if (weir_nccl_weir.new_group(session, ranks, m->size, 0, group) != WEIR_OK) return refuse(own, weir_nccl_weir.last_error());
+	if (weir_nccl_weir.new_group(session, ranks, m->size, 0, &group) != WEIR_OK) return refuse(own, weir_nccl_weir.last_error());
+	__atomic_store_n(&m->of->group, group, __ATOMIC_RELEASE); /* who ends the communicator meanwhile ends it too */
 	weir_class classes[2 * USUAL];
 	for (int i = 0; i < 2 * USUAL; i++) classes[i] = (weir_class){WEIR_CUDA, usual[i / 2].weir, WEIR_SUM, i % 2};
 	for (int i = 0; i < 2 * USUAL; i++)
-		if (weir_nccl_weir.warm(*group, &classes[i], 1, 0) != WEIR_OK && weir_nccl_weir.group_error(*group) != WEIR_OK)
+		if (weir_nccl_weir.warm(group, &classes[i], 1, 0) != WEIR_OK && weir_nccl_weir.group_error(group) != WEIR_OK)
 			return refuse(own, weir_nccl_weir.last_error()); /* a class that nobody serves is no failure */
-	own->types = served_types(*group);
+	own->types = served_types(group);
 	return 1;
 }
 
-/* talk is the three rounds: who we are, who has joined, what is served. The error is one that ends the communicator. */
-static const char *talk(meeting *m, weir_group *group, uint32_t *types, char *why) {
-	static char text[256];
-	vote own = {.magic = MAGIC, .pid = getpid(), .ok = 1};
+/* talk is the three rounds: who we are, who has joined as which rank, what is served. The error is one that ends the communicator. */
+static const char *talk(meeting *m, uint32_t *types, char *why) {
+	static __thread char text[256];
+	vote own = {.magic = MAGIC, .ok = 1};
 	int ordinal = 0;
 	if (real_ncclCommCuDevice(m->comm, &ordinal) != SUCCESS) return "the communicator does not tell its device";
-	weir_nccl_self(&own.self, ordinal);
+	weir_nccl_self(&own.self);
 	const char *limit = getenv("WEIR_NCCL_TIMEOUT"), *error = gather(m, &own, limit && atoi(limit) > 0 ? atoi(limit) * 1000L : FIRST_MS);
 	if (error) {
 		snprintf(text, sizeof text, "%s: every rank of a communicator must have this library, or none (rank %d of %d, first all-gather)", error, m->rank, m->size);
-		return text;
+		return error == weir_nccl_ended ? error : text;
 	}
 	if (against(m, why)) return NULL;
 	weir_session session;
-	const char *trouble = weir_nccl_joined(&session, ordinal);
+	own.self.rank = m->rank;
+	const char *trouble = weir_nccl_joined(&session, &own.self.rank, ordinal);
 	if (trouble) refuse(&own, trouble);
 	if ((error = gather(m, &own, LATER_MS)) || failed(m, why)) return error;
-	form(m, &own, session, group);
+	form(m, &own, session);
 	if ((error = gather(m, &own, LATER_MS)) || failed(m, why)) return error;
 	*types = ~0u;
 	for (int r = 0; r < m->size; r++) *types &= m->votes[r].types;
@@ -142,27 +176,32 @@ static void tell(const meeting *m, uint32_t types, const char *why) {
 		types >> NCCL_FLOAT32 & 1 ? " float32" : "", types >> NCCL_FLOAT16 & 1 ? " float16" : "", types >> NCCL_BFLOAT16 & 1 ? " bfloat16" : "", m->size, version, weir_nccl_real_path());
 }
 
-const char *weir_nccl_agree(ncclComm_t comm, served **out) {
-	meeting m = {.comm = comm};
-	*out = NULL;
-	if (real_ncclCommCount(comm, &m.size) != SUCCESS || real_ncclCommUserRank(comm, &m.rank) != SUCCESS) return "the communicator does not tell its ranks";
-	if (m.size < 2) return NULL;
-	int ordinal = 0;
-	real_ncclCommCuDevice(comm, &ordinal);
+/* ask has NCCL tell who this rank is, once it is ready to. */
+static const char *ask(meeting *m) {
+	const char *error = await(m->of, INT64_MAX); /* NCCL's own wait for the peers, which is the program's to bound */
+	if (error) return error;
+	if (!hold(m->of)) return weir_nccl_ended;
+	if (real_ncclCommCount(m->comm, &m->size) != SUCCESS || real_ncclCommUserRank(m->comm, &m->rank) != SUCCESS || real_ncclCommCuDevice(m->comm, &m->room.device) != SUCCESS)
+		error = "the communicator does not tell its ranks";
+	release(m->of);
+	return error;
+}
+
+const char *weir_nccl_agree(served *s) {
+	meeting m = {.of = s, .comm = s->comm};
+	const char *error = ask(&m);
+	if (error || m.size < 2) return error;
 	char why[256] = "";
-	weir_group group = 0;
 	uint32_t types = 0;
-	const char *error = weir_nccl_enter(&m.room, ordinal, m.size * sizeof(vote));
-	if (!error) error = talk(&m, &group, &types, why);
+	error = weir_nccl_enter(&m.room, m.room.device, m.size * sizeof(vote));
+	if (!error) error = talk(&m, &types, why);
 	if (!error) tell(&m, types, why);
 	if (!error) weir_nccl_leave(&m.room); /* else something may still run in it */
-	if (error || why[0]) {
-		if (group) weir_nccl_weir.close(group);
-		return error;
+	if (!error && !why[0]) {
+		__atomic_store_n(&s->types, types, __ATOMIC_RELEASE);
+		return NULL;
 	}
-	served *s = calloc(1, sizeof *s);
-	if (!s) return "no memory";
-	*s = (served){.comm = comm, .group = group, .types = types};
-	*out = s;
-	return NULL;
+	weir_group group = __atomic_exchange_n(&s->group, 0, __ATOMIC_ACQ_REL);
+	if (group) weir_nccl_weir.close(group);
+	return error;
 }

@@ -114,12 +114,13 @@ const char *weir_nccl_upload(device_room *r, size_t at, size_t bytes) {
 	return cu.MemcpyHtoDAsync(r->memory + at, (char *)r->host + at, bytes, r->stream) == OK ? NULL : "a copy to the device failed";
 }
 
-const char *weir_nccl_download(device_room *r, int64_t timeout_ms) {
-	if (cu.MemcpyDtoHAsync(r->host, r->memory, r->bytes, r->stream) != OK) return "a copy from the device failed";
-	int64_t end = weir_nccl_now_ms() + timeout_ms;
-	for (int status; (status = cu.StreamQuery(r->stream)) != OK; usleep(50)) {
-		if (status != NOT_READY) return "the device failed";
-		if (weir_nccl_now_ms() > end) return "a rank did not answer in time";
-	}
-	return NULL;
+const char *weir_nccl_download(device_room *r) {
+	return cu.MemcpyDtoHAsync(r->host, r->memory, r->bytes, r->stream) == OK ? NULL : "a copy from the device failed";
+}
+
+const char weir_nccl_not_yet[] = "not yet";
+
+const char *weir_nccl_done(device_room *r) {
+	int status = cu.StreamQuery(r->stream);
+	return status == OK ? NULL : status == NOT_READY ? weir_nccl_not_yet : "the device failed";
 }

@@ -24,6 +24,7 @@ __attribute__((visibility("default"))) const int weir_nccl_dropin = 1;
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static void *handle;
+static uintptr_t from, to; /* where the real library is */
 static char path[PATH_MAX];
 
 const char *weir_nccl_real_path(void) { return path; }
@@ -133,10 +134,33 @@ static void find(void) {
 	weir_nccl_say("no NCCL found to pass calls to; set WEIR_NCCL_LIB to the absolute path of " NAME);
 }
 
+/* place notes where an object is if it has the address that the loader gave the real one. */
+static int place(struct dl_phdr_info *o, size_t n, void *address) {
+	(void)n;
+	if (o->dlpi_addr != (uintptr_t)address) return 0;
+	from = UINTPTR_MAX;
+	for (int i = 0; i < o->dlpi_phnum; i++) {
+		const ElfW(Phdr) *h = &o->dlpi_phdr[i];
+		uintptr_t start = o->dlpi_addr + h->p_vaddr;
+		if (h->p_type != PT_LOAD) continue;
+		if (start < from) from = start;
+		if (start + h->p_memsz > to) to = start + h->p_memsz;
+	}
+	return 1;
+}
+
+static void open_real(void) {
+	struct link_map *l;
+	find();
+	if (handle && !dlinfo(handle, RTLD_DI_LINKMAP, &l)) dl_iterate_phdr(place, (void *)l->l_addr);
+}
+
 int weir_nccl_real(void) {
-	pthread_once(&once, find);
+	pthread_once(&once, open_real);
 	return handle != NULL;
 }
+
+int weir_nccl_is_real(const void *code) { return (uintptr_t)code - from < to - from; }
 
 static ncclResult_t unavailable(void) { return SYSTEM_ERROR; }
 static ncclResult_t unknown(void) { return INVALID_USAGE; }

@@ -5,10 +5,12 @@
 #include <errno.h>
 #include <limits.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -23,6 +25,8 @@ static const struct {
 } functions[] = {
 	{"weir_join", &weir_nccl_weir.join},
 	{"weir_leave", &weir_nccl_weir.leave},
+	{"weir_world", &weir_nccl_weir.world},
+	{"weir_rank", &weir_nccl_weir.rank},
 	{"weir_new_group", &weir_nccl_weir.new_group},
 	{"weir_close", &weir_nccl_weir.close},
 	{"weir_abort", &weir_nccl_weir.abort},
@@ -80,23 +84,47 @@ static uint64_t agent_of(const char *socket) {
 	return h ? h : 1;
 }
 
-/* number reads the first of two variables that is set. */
-static int number(const char *name, const char *other, int otherwise) {
+/* number reads a variable; NONE_SET if it is not, and BAD if it is no number from 0. */
+enum { NONE_SET = -1, BAD = -2 };
+static int number(const char *name) {
 	const char *s = getenv(name);
-	if (!s || !*s) s = getenv(other);
-	return s && *s ? atoi(s) : otherwise;
+	char *end;
+	if (!s || !*s) return NONE_SET;
+	long n = strtol(s, &end, 10);
+	return *end || n < 0 || n > INT32_MAX ? BAD : n;
 }
 
-void weir_nccl_self(own_rank *r, int ordinal) {
+/* process_of tells processes apart: ids of two containers may be the same. */
+static uint64_t process_of(void) {
+	static _Atomic uint64_t number;
+	static _Atomic pid_t of;
+	uint64_t drawn = 0;
+	if (atomic_exchange(&of, getpid()) == getpid()) /* or it is a child, to which the number came with the rest */
+		while (!(drawn = atomic_load(&number))) usleep(100);
+	else {
+		if (getrandom(&drawn, sizeof drawn, GRND_NONBLOCK) != sizeof drawn || !drawn) drawn = (uint64_t)getpid() << 32 | (uint32_t)weir_nccl_now_ms() | 1;
+		atomic_store(&number, drawn);
+	}
+	return drawn;
+}
+
+/* A program that starts its workers itself does not tell them who they are at the agent, and nothing else does: of several on a host each
+ * may see its own GPU as the first, and LOCAL_RANK may be that of a launcher further up. So the agent chooses. */
+void weir_nccl_self(own_rank *r) {
 	memset(r, 0, sizeof *r);
-	const char *socket = getenv("WEIR_AGENT_SOCKET");
-	r->world = number("WEIR_WORLD_SIZE", "LOCAL_WORLD_SIZE", 0);
-	r->rank = number("WEIR_RANK", "LOCAL_RANK", ordinal);
+	const char *socket = getenv("WEIR_AGENT_SOCKET"), *of = "WEIR_WORLD_SIZE";
+	int rank = number("WEIR_RANK");
+	r->process = process_of();
+	r->world = number(of);
+	if (r->world == NONE_SET) r->world = number(of = "LOCAL_WORLD_SIZE");
+	r->rank = rank < 0 ? WEIR_ANY_RANK(0) : rank;
 	if (!socket || !*socket) snprintf(r->why, sizeof r->why, "WEIR_AGENT_SOCKET is not set: no agent");
 	else if (!(r->agent = agent_of(socket))) snprintf(r->why, sizeof r->why, "there is no agent at %s", socket);
-	else if (r->world < 1) snprintf(r->why, sizeof r->why, "WEIR_WORLD_SIZE is not set");
-	else if (r->rank < 0 || r->rank >= r->world) snprintf(r->why, sizeof r->why, "rank %d of %d does not exist", r->rank, r->world);
-	else if (state != NONE && owner != getpid()) snprintf(r->why, sizeof r->why, "the process was forked after it had joined");
+	else if (r->world == NONE_SET) snprintf(r->why, sizeof r->why, "WEIR_WORLD_SIZE is not set");
+	else if (r->world < 1) snprintf(r->why, sizeof r->why, "%s=%.40s is not a number of ranks", of, getenv(of));
+	else if (rank == BAD) snprintf(r->why, sizeof r->why, "WEIR_RANK=%.40s is not a number from 0", getenv("WEIR_RANK"));
+	else if (r->rank >= r->world) snprintf(r->why, sizeof r->why, "rank %d of %d does not exist", r->rank, r->world);
+	else if (__atomic_load_n(&owner, __ATOMIC_RELAXED) && owner != getpid()) snprintf(r->why, sizeof r->why, "the process was forked after it had joined");
 	if (r->why[0]) r->agent = 0;
 }
 
@@ -142,7 +170,8 @@ static void *join(void *unused) {
 		o.rank = self.rank;
 		o.world_size = self.world;
 		o.device = device;
-		ok = weir_nccl_weir.join(&o, &session) == WEIR_OK;
+		weir_group world;
+		ok = weir_nccl_weir.join(&o, &session) == WEIR_OK && weir_nccl_weir.world(session, &world) == WEIR_OK && weir_nccl_weir.rank(world, &self.rank) == WEIR_OK;
 		if (ok) atexit(leave);
 		else snprintf(why, sizeof why, "%s", weir_nccl_weir.last_error());
 	}
@@ -150,15 +179,16 @@ static void *join(void *unused) {
 	return NULL;
 }
 
-/* start joins on a thread of its own. */
-static void start(int ordinal) {
-	static int taken;
+/* start joins on a thread of its own, with a device; the first call counts. */
+static void start(const char *bus_id, int rather) {
 	own_rank r;
-	weir_nccl_self(&r, ordinal);
-	if (!r.agent || __atomic_exchange_n(&taken, 1, __ATOMIC_ACQ_REL)) return;
+	int none = NONE;
+	weir_nccl_self(&r);
+	if (!r.agent || !__atomic_compare_exchange_n(&state, &none, JOINING, 0, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) return;
+	memcpy(device, bus_id, sizeof device);
 	self = r;
-	owner = getpid();
-	__atomic_store_n(&state, JOINING, __ATOMIC_RELEASE);
+	if (r.rank < 0) self.rank = WEIR_ANY_RANK(rather); /* so that Weir's words name ranks as the program does, where that can be */
+	__atomic_store_n(&owner, getpid(), __ATOMIC_RELAXED);
 	pthread_t thread;
 	int failed = pthread_create(&thread, NULL, join, NULL);
 	if (!failed) {
@@ -169,24 +199,21 @@ static void start(int ordinal) {
 	__atomic_store_n(&state, FAILED, __ATOMIC_RELEASE);
 }
 
-void weir_nccl_begin_join(void) {
+void weir_nccl_begin_join(int rather) {
 	char now[32];
 	int ordinal;
-	if (__atomic_load_n(&state, __ATOMIC_ACQUIRE) != NONE || weir_nccl_current_device(now, &ordinal)) return;
-	memcpy(device, now, sizeof device);
-	start(ordinal);
+	if (__atomic_load_n(&state, __ATOMIC_ACQUIRE) == NONE && !weir_nccl_current_device(now, &ordinal)) start(now, rather);
 }
 
-const char *weir_nccl_joined(weir_session *out, int ordinal) {
+const char *weir_nccl_joined(weir_session *out, int32_t *rank, int ordinal) {
 	char bus_id[32];
 	const char *error = weir_nccl_bus_id(ordinal, bus_id);
 	if (error) return error;
-	if (__atomic_load_n(&state, __ATOMIC_ACQUIRE) == NONE) {
-		memcpy(device, bus_id, sizeof device);
-		start(ordinal);
-	}
-	while (__atomic_load_n(&state, __ATOMIC_ACQUIRE) == JOINING) usleep(200); /* the agent bounds it */
+	start(bus_id, *rank);
+	int now;
+	while ((now = __atomic_load_n(&state, __ATOMIC_ACQUIRE)) == JOINING) usleep(200); /* the agent bounds it */
+	if (now != JOINED) return now == NONE ? "the agent has gone" : why;
 	*out = session;
-	if (__atomic_load_n(&state, __ATOMIC_ACQUIRE) != JOINED) return why;
+	*rank = self.rank;
 	return strcmp(device, bus_id) ? "the process has joined with another GPU than the communicator's" : NULL;
 }

@@ -110,8 +110,7 @@ func (g *Group) runDevice(dst, src uintptr, count int64, dataType collective.Dat
 	g.calls++
 	number, index := g.calls, class.Index()
 	if err := g.met(dst, src, bytes, stream); err != nil {
-		g.board.Reject(g.rank, number)
-		return fmt.Errorf("all-reduce %d of group %s: %w", number, g.id, err)
+		return g.unmet(number, err)
 	}
 	call := exec.DeviceCall{Class: class, Dst: dst, Src: src, Bytes: bytes, Stream: stream}
 	t := g.tables[index].Load()
@@ -162,6 +161,16 @@ func (g *Group) find(t *table, bytes int64) *entry {
 	return g.lastEntry
 }
 
+// unmet ends a call of which met has an error.
+func (g *Group) unmet(number uint64, err error) error {
+	g.board.Reject(g.rank, number)
+	why := fmt.Errorf("all-reduce %d of group %s: %w", number, g.id, err)
+	if device.Unfit(err) {
+		return refusal{why}
+	}
+	return why
+}
+
 // met refuses buffers and streams that the device cannot use.
 func (g *Group) met(dst, src uintptr, bytes int64, stream cuda.Stream) error {
 	if g.checker == nil {
@@ -192,8 +201,7 @@ func (g *Group) runCaptured(call exec.DeviceCall, number uint64, err error) erro
 	call.Class.Captured = true
 	class := call.Class
 	if err != nil {
-		g.board.Reject(g.rank, number)
-		return fmt.Errorf("all-reduce %d of group %s: %w", number, g.id, err)
+		return g.unmet(number, err)
 	}
 	t := g.tables[class.Index()].Load()
 	if t == nil {

@@ -26,13 +26,16 @@ const (
 // Options say where to join and as what. The zero value takes everything from the environment.
 type Options struct {
 	Socket    string // "": EnvSocket
-	Rank      int    // used if WorldSize is set
+	Rank      int    // or AnyRank; used if WorldSize is set
 	WorldSize int    // 0: EnvRank and EnvWorldSize
 
 	// Device is the GPU that the rank's calls on device memory use: an index as CUDA counts, a UUID, a PCI bus id, or
 	// DeviceAuto. "" takes EnvDevice; a rank without either has none.
 	Device string
 }
+
+// AnyRank has the agent choose: rather the given rank, else the lowest that no process is yet. World().Rank() tells which.
+func AnyRank(rather int) int { return rankv1.AnyRank(rather) }
 
 // DeviceAuto is the GPU whose index is the rank modulo the number of GPUs that the process may use.
 const DeviceAuto = device.Auto
@@ -45,7 +48,7 @@ func Join(ctx context.Context, opts Options) (*Session, error) {
 	}
 	facts, gpu, err := ownFacts(opts)
 	if err != nil {
-		return nil, fmt.Errorf("join as rank %d of %d: %w", opts.Rank, opts.WorldSize, err)
+		return nil, fmt.Errorf("join as %s: %w", opts.who(), err)
 	}
 	var dialer net.Dialer
 	socket, err := dialer.DialContext(ctx, "unix", opts.Socket)
@@ -64,9 +67,16 @@ func Join(ctx context.Context, opts Options) (*Session, error) {
 	if err != nil {
 		s.disconnect()
 		gpu.close()
-		return nil, fmt.Errorf("join as rank %d of %d: %w", opts.Rank, opts.WorldSize, err)
+		return nil, fmt.Errorf("join as %s: %w", opts.who(), err)
 	}
 	return s, nil
+}
+
+func (o Options) who() string {
+	if o.Rank < 0 {
+		return fmt.Sprintf("any rank of %d", o.WorldSize)
+	}
+	return fmt.Sprintf("rank %d of %d", o.Rank, o.WorldSize)
 }
 
 // ownFacts are what this process brings; gpu is nil if it joins without a device.
@@ -104,9 +114,15 @@ func (o *Options) complete(getenv func(string) string) error {
 			}
 			*v.dst = n
 		}
+		if o.Rank < 0 {
+			return fmt.Errorf("rank %d of %d does not exist", o.Rank, o.WorldSize)
+		}
 	}
-	if o.WorldSize < 1 || o.Rank < 0 || o.Rank >= o.WorldSize {
+	if o.WorldSize < 1 || o.Rank >= o.WorldSize {
 		return fmt.Errorf("rank %d of %d does not exist", o.Rank, o.WorldSize)
+	}
+	if o.Rank < 0 && o.Device == DeviceAuto {
+		return fmt.Errorf("device %q is chosen by the rank, which is not known before: name the device", DeviceAuto)
 	}
 	return nil
 }

@@ -273,7 +273,9 @@ func TestOptionsComplete(t *testing.T) {
 		"no rank":           {env: map[string]string{EnvSocket: "/x", EnvWorldSize: "6"}, words: EnvRank + `="" is not a number`},
 		"no number":         {env: map[string]string{EnvSocket: "/x", EnvRank: "1", EnvWorldSize: "two"}, words: EnvWorldSize + `="two" is not a number`},
 		"too high":          {env: map[string]string{EnvSocket: "/x", EnvRank: "2", EnvWorldSize: "2"}, words: "rank 2 of 2 does not exist"},
-		"negative":          {opts: Options{"/s", -1, 2, ""}, words: "rank -1 of 2 does not exist"},
+		"negative":          {env: map[string]string{EnvSocket: "/x", EnvRank: "-1", EnvWorldSize: "2"}, words: "rank -1 of 2 does not exist"},
+		"any":               {opts: Options{"/s", AnyRank(1), 2, "0"}, want: Options{"/s", -2, 2, "0"}},
+		"any with auto":     {opts: Options{"/s", AnyRank(0), 2, DeviceAuto}, words: "name the device"},
 		"no ranks":          {env: map[string]string{EnvSocket: "/x", EnvRank: "0", EnvWorldSize: "0"}, words: "rank 0 of 0 does not exist"},
 	} {
 		got := c.opts

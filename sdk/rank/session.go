@@ -25,7 +25,6 @@ var ErrRefused = errors.New("refused")
 // Session is a process's membership in a job. Its methods may be called concurrently.
 type Session struct {
 	conn      *rankv1.Conn
-	rank      int // in the group of all ranks
 	worldSize int
 	world     *Group
 	gpu       *gpu // nil without a device
@@ -50,7 +49,7 @@ type reply struct {
 
 func newSession(conn *rankv1.Conn, opts Options) *Session {
 	s := &Session{
-		conn: conn, rank: opts.Rank, worldSize: opts.WorldSize,
+		conn: conn, worldSize: opts.WorldSize,
 		pending: map[uint64]chan *reply{}, groups: map[string]*Group{}, upgrading: map[uint64]*Group{}, faults: map[string]string{}, done: make(chan struct{}),
 	}
 	s.life, s.over = context.WithCancel(context.Background())

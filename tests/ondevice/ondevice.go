@@ -206,6 +206,9 @@ func Refuse(g *rank.Group, calls []BadCall, meet func() error) error {
 		if err == nil || !strings.Contains(err.Error(), c.Words) {
 			return fmt.Errorf("%s: error %w, want one with %q", c.Name, err, c.Words)
 		}
+		if !errors.Is(err, rank.ErrRefused) {
+			return fmt.Errorf("%s: %w: is not ErrRefused", c.Name, err)
+		}
 	}
 	return meet()
 }

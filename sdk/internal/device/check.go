@@ -1,6 +1,7 @@
 package device
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/weir-project/weir/sdk/native/cuda"
@@ -19,6 +20,19 @@ type Checker struct {
 
 type span struct{ start, end uintptr }
 
+// unfit is what a Checker finds, and no failure of the driver's.
+type unfit string
+
+func (u unfit) Error() string { return string(u) }
+
+func refused(format string, args ...any) error { return unfit(fmt.Sprintf(format, args...)) }
+
+// Unfit reports whether a Checker's error is about what it was given, and not about the driver that it asked.
+func Unfit(err error) bool {
+	var u unfit
+	return errors.As(err, &u)
+}
+
 // NewChecker is a checker that has met nothing.
 func NewChecker(d *Device) *Checker { return &Checker{device: d} }
 
@@ -34,7 +48,7 @@ func (c *Checker) Stream(s cuda.Stream) error {
 		return fmt.Errorf("the stream: %w", err)
 	}
 	if of != d.Context {
-		return fmt.Errorf("the stream belongs to another context than device %d's primary one, which this rank joined with", d.Info.Index)
+		return refused("the stream belongs to another context than device %d's primary one, which this rank joined with", d.Info.Index)
 	}
 	c.stream, c.known = s, true
 	return nil
@@ -52,17 +66,17 @@ func (c *Checker) Buffer(name string, p uintptr, bytes int64) error {
 	err := d.Do(func() (err error) { a, err = d.API.Allocation(cuda.Pointer(p)); return err })
 	switch {
 	case cuda.Is(err, cuda.InvalidValue):
-		return fmt.Errorf("%s (%#x) is not device memory: CUDA does not know the address", name, p)
+		return refused("%s (%#x) is not device memory: CUDA does not know the address", name, p)
 	case err != nil:
 		return fmt.Errorf("%s: %w", name, err)
 	case a.Host:
-		return fmt.Errorf("%s (%#x) is not device memory: it is page-locked host memory", name, p)
+		return refused("%s (%#x) is not device memory: it is page-locked host memory", name, p)
 	case a.Device != d.Info.Index:
-		return fmt.Errorf("%s (%#x) is memory of device %d, this rank joined with device %d", name, p, a.Device, d.Info.Index)
+		return refused("%s (%#x) is memory of device %d, this rank joined with device %d", name, p, a.Device, d.Info.Index)
 	}
 	end := uintptr(a.Start) + uintptr(a.Bytes)
 	if a.Bytes > 0 && uintptr(bytes) > end-p {
-		return fmt.Errorf("%s (%#x) has %d bytes left in its allocation, the call needs %d", name, p, end-p, bytes)
+		return refused("%s (%#x) has %d bytes left in its allocation, the call needs %d", name, p, end-p, bytes)
 	}
 	if a.Bytes > 0 {
 		c.spans[c.next] = span{uintptr(a.Start), end}

@@ -19,6 +19,9 @@ import (
 // ProtocolVersion is what Join carries; an agent refuses every other.
 const ProtocolVersion = 1
 
+// AnyRank is Join's rank of a process that takes any: rather the given one, else the lowest that is free.
+func AnyRank(rather int) int { return -1 - max(rather, 0) }
+
 const (
 	maxMessage  = 128 << 20    // the plans of a class are the largest thing sent
 	maxFiles    = 232          // descriptors beside one message; the kernel's own limit is 253

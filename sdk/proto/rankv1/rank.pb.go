@@ -562,7 +562,7 @@ func (*ToRank_Switch) isToRank_Body() {}
 type Join struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Version       uint32                 `protobuf:"varint,1,opt,name=version,proto3" json:"version,omitempty"` // of this protocol: 1
-	Rank          int32                  `protobuf:"varint,2,opt,name=rank,proto3" json:"rank,omitempty"`
+	Rank          int32                  `protobuf:"varint,2,opt,name=rank,proto3" json:"rank,omitempty"`       // n below 0: rank -1-n if it is free, else the lowest that is; GroupReady tells which
 	WorldSize     int32                  `protobuf:"varint,3,opt,name=world_size,json=worldSize,proto3" json:"world_size,omitempty"`
 	Facts         *pluginv1.Rank         `protobuf:"bytes,4,opt,name=facts,proto3" json:"facts,omitempty"`
 	unknownFields protoimpl.UnknownFields

@@ -1,6 +1,7 @@
 // A CUDA driver without a GPU: device memory is files of memory that processes can share, a stream is a thread that works a
 // queue, a graph a list of what was queued with what comes before what. Its environment:
 //   FAKE_CUDA_DEVICES   number of devices (1)
+//   FAKE_CUDA_FIRST     which of the machine's the first one is (0), as CUDA_VISIBLE_DEVICES says
 //   FAKE_CUDA_MEMORY    bytes of each (1 GiB)
 //   FAKE_CUDA_INIT      what cuInit returns (0)
 //   FAKE_CUDA_VERSION   the CUDA version that it serves (13000)
@@ -110,8 +111,8 @@ result cuDeviceGet(int *d, int i) {
 	return OK;
 }
 result cuDeviceGetName(char *s, int n, int d) { snprintf(s, n, "Fake GPU %d", d); return OK; }
-result cuDeviceGetUuid_v2(unsigned char *u, int d) { memset(u, 0xfa, 16); u[0] = d; return OK; }
-result cuDeviceGetPCIBusId(char *s, int n, int d) { snprintf(s, n, "0000:%02X:00.0", 0x10 + d); return OK; }
+result cuDeviceGetUuid_v2(unsigned char *u, int d) { memset(u, 0xfa, 16); u[0] = d + number("FAKE_CUDA_FIRST", 0); return OK; }
+result cuDeviceGetPCIBusId(char *s, int n, int d) { snprintf(s, n, "0000:%02X:00.0", (int)(0x10 + d + number("FAKE_CUDA_FIRST", 0)) & 0xff); return OK; }
 result cuDeviceGetAttribute(int *v, int a, int d) { (void)d; *v = a == 75 ? 9 : a == 16 ? 4 : 0; return OK; }
 
 // The faults of FAKE_P2P, from the device that writes to the one whose memory it is:

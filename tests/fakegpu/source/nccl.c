@@ -6,6 +6,8 @@
 //   FAKE_NCCL_CRASH     FUNCTION[:RANK] makes a function end the process
 //   FAKE_NCCL_ASYNC     RESULT[:RANK] is the asynchronous error after the first hundred all-reduces
 //   FAKE_NCCL_WRONG     rank that gets a wrong sum
+//   FAKE_NCCL_LATER     MS[:RANK] makes communicators that do not block on a thread, after so long, and has collectives ask first, as
+//                       NCCL does, by ncclCommGetAsyncError whether their communicator is ready
 //   FAKE_NCCL_SHARE     0: refuse two ranks on one device, as NCCL before 2.30 does within a host (NCCL_HOSTID counts)
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -30,7 +32,7 @@ typedef struct {
 	void *contexts[MAXRANKS];
 	char slots[MAXRANKS][SLOT];
 } meeting;
-typedef struct { meeting *m; int rank, world, aborted, calls, graphs, device; void *split; } comm;
+typedef struct { meeting *m; int rank, world, aborted, calls, graphs, device, state, later; void *split; } comm;
 typedef struct { comm *c; const char *src; char *dst; size_t n; int type, op; } call;
 typedef struct { size_t size; unsigned magic, version; int blocking; } config;
 enum { GATHER = -1 }; // an op of its own
@@ -112,7 +114,33 @@ static void *current(void) {
 	if (get) get(&c);
 	return c;
 }
-static int begin(comm **out, int world, const id *i, int rank) {
+// later is FAKE_NCCL_LATER for a rank, in milliseconds; -1 if nothing is made later.
+static int later(int rank) {
+	const char *s = getenv("FAKE_NCCL_LATER"), *only = s ? strchr(s, ':') : 0;
+	return !s ? -1 : !only || atoi(only + 1) == rank ? atoi(s) : 0;
+}
+static int finish(comm *c, const char *path) {
+	meet(c);
+	int maker = 0, theirs = -1;
+	if (c->rank == 0 && sscanf(path, "/proc/%d/fd/%d", &maker, &theirs) == 2 && maker == getpid()) close(theirs);
+	message(c->rank, "INFO", "Init COMPLETE");
+	const char *share = getenv("FAKE_NCCL_SHARE");
+	int refuse = 0;
+	for (int a = 0; share && !strcmp(share, "0") && a < c->world; a++)
+		for (int b = 0; b < a; b++)
+			if (c->m->contexts[a] == c->m->contexts[b] && !strcmp(c->m->hosts[a], c->m->hosts[b])) refuse = 1;
+	meet(c);
+	if (refuse) { say(c->rank, "Duplicate GPU detected"); return INVALID_USAGE; }
+	return SUCCESS;
+}
+typedef struct { comm *c; id path; } making;
+static void *make(void *argument) {
+	making *m = argument;
+	usleep(1000 * later(m->c->rank));
+	__atomic_store_n(&m->c->state, finish(m->c, m->path.bytes), __ATOMIC_SEQ_CST);
+	return 0;
+}
+static int begin(comm **out, int world, const id *i, int rank, int blocking) {
 	int r = trouble("ncclCommInitRank", rank);
 	if (r) return r;
 	if (world > MAXRANKS || rank < 0 || rank >= world) return INVALID_ARGUMENT;
@@ -126,31 +154,31 @@ static int begin(comm **out, int world, const id *i, int rank) {
 	c->m->contexts[rank] = current();
 	int (*device)(int *) = (int (*)(int *))dlsym(dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD), "cuCtxGetDevice");
 	if (device) device(&c->device);
-	meet(c);
-	int maker = 0, theirs = -1;
-	if (rank == 0 && sscanf(i->bytes, "/proc/%d/fd/%d", &maker, &theirs) == 2 && maker == getpid()) close(theirs);
-	message(rank, "INFO", "Init COMPLETE");
-	const char *share = getenv("FAKE_NCCL_SHARE");
-	int refuse = 0;
-	for (int a = 0; share && !strcmp(share, "0") && a < world; a++)
-		for (int b = 0; b < a; b++)
-			if (c->m->contexts[a] == c->m->contexts[b] && !strcmp(c->m->hosts[a], c->m->hosts[b])) refuse = 1;
-	meet(c);
-	if (refuse) { say(rank, "Duplicate GPU detected"); return INVALID_USAGE; }
-	*out = c;
-	return SUCCESS;
+	c->later = later(rank) >= 0;
+	if (!blocking && c->later) {
+		making *m = malloc(sizeof *m);
+		*m = (making){c, *i};
+		c->state = IN_PROGRESS;
+		*out = c;
+		pthread_t thread;
+		pthread_create(&thread, 0, make, m);
+		pthread_detach(thread);
+		return IN_PROGRESS;
+	}
+	r = finish(c, i->bytes);
+	if (!r) *out = c;
+	return r || blocking ? r : IN_PROGRESS;
 }
 #ifndef NO_SCALABLE
-int ncclCommInitRankScalable(comm **c, int world, int rank, int ids, id *i, void *config) { (void)ids; (void)config; return begin(c, world, i, rank); }
+int ncclCommInitRankScalable(comm **c, int world, int rank, int ids, id *i, void *config) { (void)ids; (void)config; return begin(c, world, i, rank, 1); }
 #endif
 #ifndef NO_CONFIG
 int ncclCommInitRankConfig(comm **c, int world, id i, int rank, config *o) {
 	if (o && (o->size < sizeof *o || o->magic != 0xcafebeef)) return INVALID_ARGUMENT;
-	int r = begin(c, world, &i, rank);
-	return r || !o || o->blocking ? r : IN_PROGRESS;
+	return begin(c, world, &i, rank, !o || o->blocking);
 }
 #endif
-int ncclCommInitRank(comm **c, int world, id i, int rank) { return begin(c, world, &i, rank); }
+int ncclCommInitRank(comm **c, int world, id i, int rank) { return begin(c, world, &i, rank, 1); }
 int ncclCommGetAsyncError(comm *c, int *result) {
 	const char *s = getenv("FAKE_NCCL_ASYNC");
 	*result = SUCCESS;
@@ -158,18 +186,25 @@ int ncclCommGetAsyncError(comm *c, int *result) {
 		const char *rank = strchr(s, ':');
 		if (!rank || atoi(rank + 1) == c->rank) { *result = atoi(s); say(c->rank, "asynchronous error on request"); }
 	}
+	if (c->state) *result = __atomic_load_n(&c->state, __ATOMIC_SEQ_CST);
 	return trouble("ncclCommGetAsyncError", c->rank);
+}
+// ready is what a collective asks first. The function is one that another library may have put itself before.
+static int ready(comm *c) {
+	int r = SUCCESS;
+	if (c->later) ncclCommGetAsyncError(c, &r);
+	if (r) say(c->rank, "Attempt to use communicator before the previous operation returned ncclSuccess");
+	return r == IN_PROGRESS ? INVALID_ARGUMENT : r;
 }
 int ncclCommAbort(comm *c) { __atomic_store_n(&c->aborted, 1, __ATOMIC_SEQ_CST); return trouble("ncclCommAbort", c->rank); }
 int ncclCommFinalize(comm *c) { return trouble("ncclCommFinalize", c->rank); }
-int ncclCommDestroy(comm *c) { return trouble("ncclCommDestroy", c->rank); }
+int ncclCommDestroy(comm *c) { return c ? trouble("ncclCommDestroy", c->rank) : SUCCESS; }
 
 int ncclCommUserRank(comm *c, int *rank) { *rank = c->rank; return SUCCESS; }
 int ncclCommCount(comm *c, int *world) { *world = c->world; return SUCCESS; }
 int ncclCommCuDevice(comm *c, int *device) { *device = c->device; return SUCCESS; }
-// ncclCommSplit makes parts of all ranks with the same color, in the order of key and rank.
-int ncclCommSplit(comm *c, int color, int key, comm **part, void *config) {
-	(void)config;
+// split makes parts of all ranks with the same color, in the order of key and rank.
+static int split(comm *c, int color, int key, comm **part) {
 	int (*mine)[2] = (void *)c->m->hosts[c->rank];
 	id *made = (id *)(c->m->slots[c->rank]);
 	(*mine)[0] = color, (*mine)[1] = key;
@@ -186,8 +221,31 @@ int ncclCommSplit(comm *c, int color, int key, comm **part, void *config) {
 	meet(c);
 	id theirs = color < 0 ? (id){{0}} : *(id *)c->m->slots[first];
 	meet(c);
+	comm *new = 0;
+	if (!r && color >= 0) r = begin(&new, world, &theirs, rank, 1);
+	__atomic_store_n(part, new, __ATOMIC_SEQ_CST);
+	return r;
+}
+typedef struct { comm *c, **part; int color, key; void *context; } splitting;
+static void *split_later(void *argument) {
+	splitting *s = argument;
+	int (*set)(void *) = (int (*)(void *))dlsym(dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD), "cuCtxSetCurrent");
+	set(s->context);
+	usleep(1000 * later(s->c->rank));
+	__atomic_store_n(&s->c->state, split(s->c, s->color, s->key, s->part), __ATOMIC_SEQ_CST);
+	return 0;
+}
+int ncclCommSplit(comm *c, int color, int key, comm **part, config *o) {
+	int r = ready(c);
 	*part = 0;
-	return r || color < 0 ? r : begin(part, world, &theirs, rank);
+	if (r || !c->later || !o || o->blocking) return r ? r : split(c, color, key, part);
+	splitting *s = malloc(sizeof *s);
+	*s = (splitting){c, part, color, key, current()};
+	c->state = IN_PROGRESS;
+	pthread_t thread;
+	pthread_create(&thread, 0, split_later, s);
+	pthread_detach(thread);
+	return IN_PROGRESS;
 }
 static __thread int depth;
 int ncclGroupStart(void) { depth++; return SUCCESS; }
@@ -316,14 +374,14 @@ int ncclAllReduce(const void *src, void *dst, size_t n, int type, int op, comm *
 	return SUCCESS; // for what a call costs that does nothing
 #endif
 	int r = trouble("ncclAllReduce", c->rank);
-	if (r) return r;
+	if (r || (r = ready(c))) return r;
 	if (type < 0 || type > 9 || op < 0 || op > 4) { say(c->rank, "no such type or op"); return INVALID_ARGUMENT; }
 	return start((call){c, src, dst, n, type, op}, stream);
 }
 #endif
 int ncclAllGather(const void *src, void *dst, size_t n, int type, comm *c, void *stream) {
 	int r = trouble("ncclAllGather", c->rank);
-	return r ? r : start((call){c, src, dst, n, type, GATHER}, stream);
+	return r || (r = ready(c)) ? r : start((call){c, src, dst, n, type, GATHER}, stream);
 }
 #ifdef NEWER
 int ncclBrandNew(int x) { return 2 * x; }

@@ -1,8 +1,12 @@
 // A libweir.so whose functions do nothing, for what it costs to come to them.
+#include <stdlib.h>
+
 #include "weir.h"
 
 weir_result weir_join(const weir_options *o, weir_session *s) { (void)o; *s = 1; return WEIR_OK; }
 weir_result weir_leave(weir_session s) { (void)s; return WEIR_OK; }
+weir_result weir_world(weir_session s, weir_group *g) { (void)s; *g = 1; return WEIR_OK; }
+weir_result weir_rank(weir_group g, int32_t *r) { (void)g; *r = atoi(getenv("NRANK") ? getenv("NRANK") : "0"); return WEIR_OK; }
 weir_result weir_new_group(weir_session s, const int32_t *r, int32_t n, int64_t t, weir_group *g) { (void)s; (void)r; (void)n; (void)t; *g = 1; return WEIR_OK; }
 weir_result weir_close(weir_group g) { (void)g; return WEIR_OK; }
 weir_result weir_abort(weir_group g, const char *why) { (void)g; (void)why; return WEIR_OK; }
