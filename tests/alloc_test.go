@@ -164,3 +164,45 @@ func TestRegisteredByOne(t *testing.T) {
 		}
 	}
 }
+
+// TestRegisteredMemoryComesAndGoes: a program may allocate and free for as long as it likes, ranks at their own pace, within
+// what the group may have at a time; sums in what is new, and in what stays, are right.
+func TestRegisteredMemoryComesAndGoes(t *testing.T) {
+	const world, bytes, rounds = 3, 64 << 10, 200
+	j := startAgent(t, world, func(o *agent.Options) { o.MaxShared = 4*world*bytes + 8<<20 }, directOrFlat()...)
+	noErrors(t, j.each(t, world, func(s *rank.Session) error {
+		g := s.World()
+		stays, err := g.Alloc(t.Context(), bytes)
+		if err != nil {
+			return err
+		}
+		for round := range rounds {
+			first, err := g.Alloc(t.Context(), bytes)
+			if err != nil {
+				return fmt.Errorf("round %d: %w", round, err)
+			}
+			second, err := g.Alloc(t.Context(), bytes)
+			if err != nil {
+				return fmt.Errorf("round %d: %w", round, err)
+			}
+			if slices.ContainsFunc(first, func(b byte) bool { return b != 0 }) {
+				return fmt.Errorf("round %d: the memory is not zeroed", round)
+			}
+			for _, buffers := range [][2][]byte{{first, second}, {stays, first}, {second, stays}} {
+				if err := sumsInto(g, rank.As[float32](buffers[0])[:64], rank.As[float32](buffers[1])[:64]); err != nil {
+					return fmt.Errorf("round %d: %w", round, err)
+				}
+			}
+			both := [][]byte{first, second}
+			if (round+g.Rank())%2 == 0 {
+				slices.Reverse(both)
+			}
+			for _, memory := range both {
+				if err := g.Free(memory); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	}))
+}

@@ -41,7 +41,8 @@ type group struct {
 	pending   *pending        // the last switch, until all ranks have come to it
 	resolved  bool            // backends were asked about the group
 	onDevice  bool            // calls end on streams, where nobody here sees it
-	shared    int64           // bytes of the instances' memory
+	shared    int64           // bytes of the instances' memory and of windows
+	windows   []*registered   // memory of the callers, by number; nil where there is none
 	kernels   map[string]int  // instances of kernel plans, by key
 	lastID    uint64
 	counters  []counter

@@ -129,6 +129,11 @@ func (m *member) handle(msg *rankv1.FromRank, files map[uint64]*os.File) error {
 			return err
 		}
 		return g.alloc(rank, msg.Id, body.Alloc.Bytes)
+	case *rankv1.FromRank_Free:
+		if g, rank, err := m.job.group(m, body.Free.Group); err == nil {
+			return g.freeMemory(rank, body.Free.Window)
+		}
+		return nil
 	case *rankv1.FromRank_GroupFault:
 		if g, _, err := m.job.group(m, body.GroupFault.Group); err == nil { // otherwise it has left already
 			g.fail(body.GroupFault.Text)

@@ -14,7 +14,7 @@ import (
 )
 
 // Alloc returns registered memory: zeroed, aligned to 4096 bytes, and within reach of every rank of the group. All ranks
-// call it with the same number of bytes and wait for one another; it counts towards shared.max_bytes. All-reduces whose
+// call it with the same number of bytes and wait for one another; it counts towards shared.max_bytes until all have freed it. All-reduces whose
 // dst and src both lie in such memory, anywhere, make one copy less; all ranks then pass registered memory. They are a
 // request class of their own. Group.Free or Group.Close ends the memory's life.
 func (g *Group) Alloc(ctx context.Context, bytes int) ([]byte, error) {
@@ -31,7 +31,7 @@ func (g *Group) Alloc(ctx context.Context, bytes int) ([]byte, error) {
 	}
 	defer r.discard()
 	m := r.message.GetAllocated()
-	if m == nil || len(r.files) != 1 || m.Stride < int64(bytes) || m.Stride > math.MaxInt64/int64(g.Size()) {
+	if m == nil || len(r.files) != 1 || m.Stride < int64(bytes) || m.Stride > math.MaxInt64/int64(g.Size()) || !g.lacks(m.Window) {
 		return nil, fmt.Errorf("registered memory for group %s: the agent answered with something else", g.id)
 	}
 	memory, err := r.files[0].mapAll(m.Stride * int64(g.Size()))
@@ -39,7 +39,13 @@ func (g *Group) Alloc(ctx context.Context, bytes int) ([]byte, error) {
 		return nil, g.broken(g.calls, fmt.Errorf("registered memory: %w", err)) // the other ranks have it
 	}
 	w := exec.Window{Base: unsafe.Pointer(&memory[0]), Stride: m.Stride, Bytes: int64(bytes)}
-	g.setWindows(append(g.windows, w))
+	windows := append([]exec.Window(nil), g.windows...)
+	if int(m.Window) == len(windows) {
+		windows = append(windows, w)
+	} else {
+		windows[m.Window] = w
+	}
+	g.setWindows(windows)
 	return w.Part(g.rank), nil
 }
 
@@ -52,13 +58,21 @@ func (g *Group) Free(memory []byte) error {
 	for i, w := range g.windows {
 		if w.Base != nil && len(memory) > 0 && &w.Part(g.rank)[0] == &memory[0] {
 			windows := append([]exec.Window(nil), g.windows...)
-			windows[i] = exec.Window{} // the others keep their numbers
+			windows[i] = exec.Window{} // the others keep their numbers; this one is given again when all ranks have freed it
 			g.setWindows(windows)
 			unmapWindow(w, g.Size())
+			// An agent that is gone gives no other memory.
+			_ = g.session.conn.Send(&rankv1.FromRank{Body: &rankv1.FromRank_Free{Free: &rankv1.Free{Group: g.id, Window: uint32(i)}}})
 			return nil
 		}
 	}
 	return fmt.Errorf("free memory of group %s: it is not what Alloc returned", g.id)
+}
+
+// lacks reports whether a window of that number may be added: it was freed, or follows the last.
+func (g *Group) lacks(window uint32) bool {
+	i := int(window)
+	return i == len(g.windows) && i < rankv1.MaxWindows || i < len(g.windows) && g.windows[i].Base == nil
 }
 
 // setWindows tells every plan what is registered.

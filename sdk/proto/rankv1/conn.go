@@ -32,6 +32,9 @@ const (
 // MaxPlans is how many bytes the plans of one Prepare may have together: a message less what else is in it.
 const MaxPlans = maxMessage - 1<<20
 
+// MaxWindows is how many pieces of registered memory a group may have at a time: ranks tell each other their numbers in 16 bits.
+const MaxWindows = 1 << 16
+
 // Conn sends and receives messages. One goroutine may receive while any number send.
 type Conn struct {
 	socket *net.UnixConn

@@ -42,6 +42,7 @@ type FromRank struct {
 	//	*FromRank_Cancel
 	//	*FromRank_Alloc
 	//	*FromRank_Log
+	//	*FromRank_Free
 	//	*FromRank_WorkerOverdue
 	//	*FromRank_FailedOver
 	//	*FromRank_Switched
@@ -184,6 +185,15 @@ func (x *FromRank) GetLog() *Log {
 	return nil
 }
 
+func (x *FromRank) GetFree() *Free {
+	if x != nil {
+		if x, ok := x.Body.(*FromRank_Free); ok {
+			return x.Free
+		}
+	}
+	return nil
+}
+
 func (x *FromRank) GetWorkerOverdue() *WorkerOverdue {
 	if x != nil {
 		if x, ok := x.Body.(*FromRank_WorkerOverdue); ok {
@@ -255,6 +265,10 @@ type FromRank_Log struct {
 	Log *Log `protobuf:"bytes,11,opt,name=log,proto3,oneof"` // not answered
 }
 
+type FromRank_Free struct {
+	Free *Free `protobuf:"bytes,12,opt,name=free,proto3,oneof"` // not answered
+}
+
 type FromRank_WorkerOverdue struct {
 	WorkerOverdue *WorkerOverdue `protobuf:"bytes,20,opt,name=worker_overdue,json=workerOverdue,proto3,oneof"` // not answered
 }
@@ -286,6 +300,8 @@ func (*FromRank_Cancel) isFromRank_Body() {}
 func (*FromRank_Alloc) isFromRank_Body() {}
 
 func (*FromRank_Log) isFromRank_Body() {}
+
+func (*FromRank_Free) isFromRank_Body() {}
 
 func (*FromRank_WorkerOverdue) isFromRank_Body() {}
 
@@ -1682,6 +1698,7 @@ func (x *Alloc) GetBytes() int64 {
 type Allocated struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Stride        int64                  `protobuf:"varint,1,opt,name=stride,proto3" json:"stride,omitempty"` // bytes from one rank's part to the next one's
+	Window        uint32                 `protobuf:"varint,2,opt,name=window,proto3" json:"window,omitempty"` // its number in the group, the same on every rank: the least under which no rank has memory
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1723,6 +1740,66 @@ func (x *Allocated) GetStride() int64 {
 	return 0
 }
 
+func (x *Allocated) GetWindow() uint32 {
+	if x != nil {
+		return x.Window
+	}
+	return 0
+}
+
+// Free says that a rank has let registered memory go. When all ranks have, its number and its bytes may be given again.
+type Free struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Group         string                 `protobuf:"bytes,1,opt,name=group,proto3" json:"group,omitempty"`
+	Window        uint32                 `protobuf:"varint,2,opt,name=window,proto3" json:"window,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Free) Reset() {
+	*x = Free{}
+	mi := &file_rankv1_rank_proto_msgTypes[22]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Free) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Free) ProtoMessage() {}
+
+func (x *Free) ProtoReflect() protoreflect.Message {
+	mi := &file_rankv1_rank_proto_msgTypes[22]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Free.ProtoReflect.Descriptor instead.
+func (*Free) Descriptor() ([]byte, []int) {
+	return file_rankv1_rank_proto_rawDescGZIP(), []int{22}
+}
+
+func (x *Free) GetGroup() string {
+	if x != nil {
+		return x.Group
+	}
+	return ""
+}
+
+func (x *Free) GetWindow() uint32 {
+	if x != nil {
+		return x.Window
+	}
+	return 0
+}
+
 // WorkerOverdue says that a worker has not done a tile that all ranks have handed over.
 type WorkerOverdue struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -1734,7 +1811,7 @@ type WorkerOverdue struct {
 
 func (x *WorkerOverdue) Reset() {
 	*x = WorkerOverdue{}
-	mi := &file_rankv1_rank_proto_msgTypes[22]
+	mi := &file_rankv1_rank_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1746,7 +1823,7 @@ func (x *WorkerOverdue) String() string {
 func (*WorkerOverdue) ProtoMessage() {}
 
 func (x *WorkerOverdue) ProtoReflect() protoreflect.Message {
-	mi := &file_rankv1_rank_proto_msgTypes[22]
+	mi := &file_rankv1_rank_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1759,7 +1836,7 @@ func (x *WorkerOverdue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WorkerOverdue.ProtoReflect.Descriptor instead.
 func (*WorkerOverdue) Descriptor() ([]byte, []int) {
-	return file_rankv1_rank_proto_rawDescGZIP(), []int{22}
+	return file_rankv1_rank_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *WorkerOverdue) GetGroup() string {
@@ -1793,7 +1870,7 @@ type FailedOver struct {
 
 func (x *FailedOver) Reset() {
 	*x = FailedOver{}
-	mi := &file_rankv1_rank_proto_msgTypes[23]
+	mi := &file_rankv1_rank_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1805,7 +1882,7 @@ func (x *FailedOver) String() string {
 func (*FailedOver) ProtoMessage() {}
 
 func (x *FailedOver) ProtoReflect() protoreflect.Message {
-	mi := &file_rankv1_rank_proto_msgTypes[23]
+	mi := &file_rankv1_rank_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1818,7 +1895,7 @@ func (x *FailedOver) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FailedOver.ProtoReflect.Descriptor instead.
 func (*FailedOver) Descriptor() ([]byte, []int) {
-	return file_rankv1_rank_proto_rawDescGZIP(), []int{23}
+	return file_rankv1_rank_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *FailedOver) GetGroup() string {
@@ -1887,7 +1964,7 @@ type Cancel struct {
 
 func (x *Cancel) Reset() {
 	*x = Cancel{}
-	mi := &file_rankv1_rank_proto_msgTypes[24]
+	mi := &file_rankv1_rank_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1899,7 +1976,7 @@ func (x *Cancel) String() string {
 func (*Cancel) ProtoMessage() {}
 
 func (x *Cancel) ProtoReflect() protoreflect.Message {
-	mi := &file_rankv1_rank_proto_msgTypes[24]
+	mi := &file_rankv1_rank_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1912,7 +1989,7 @@ func (x *Cancel) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Cancel.ProtoReflect.Descriptor instead.
 func (*Cancel) Descriptor() ([]byte, []int) {
-	return file_rankv1_rank_proto_rawDescGZIP(), []int{24}
+	return file_rankv1_rank_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *Cancel) GetRequest() uint64 {
@@ -1933,7 +2010,7 @@ type Log struct {
 
 func (x *Log) Reset() {
 	*x = Log{}
-	mi := &file_rankv1_rank_proto_msgTypes[25]
+	mi := &file_rankv1_rank_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1945,7 +2022,7 @@ func (x *Log) String() string {
 func (*Log) ProtoMessage() {}
 
 func (x *Log) ProtoReflect() protoreflect.Message {
-	mi := &file_rankv1_rank_proto_msgTypes[25]
+	mi := &file_rankv1_rank_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1958,7 +2035,7 @@ func (x *Log) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Log.ProtoReflect.Descriptor instead.
 func (*Log) Descriptor() ([]byte, []int) {
-	return file_rankv1_rank_proto_rawDescGZIP(), []int{25}
+	return file_rankv1_rank_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *Log) GetSource() string {
@@ -1984,7 +2061,7 @@ type Leave struct {
 
 func (x *Leave) Reset() {
 	*x = Leave{}
-	mi := &file_rankv1_rank_proto_msgTypes[26]
+	mi := &file_rankv1_rank_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1996,7 +2073,7 @@ func (x *Leave) String() string {
 func (*Leave) ProtoMessage() {}
 
 func (x *Leave) ProtoReflect() protoreflect.Message {
-	mi := &file_rankv1_rank_proto_msgTypes[26]
+	mi := &file_rankv1_rank_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2009,7 +2086,7 @@ func (x *Leave) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Leave.ProtoReflect.Descriptor instead.
 func (*Leave) Descriptor() ([]byte, []int) {
-	return file_rankv1_rank_proto_rawDescGZIP(), []int{26}
+	return file_rankv1_rank_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *Leave) GetGroup() string {
@@ -2029,7 +2106,7 @@ type Failed struct {
 
 func (x *Failed) Reset() {
 	*x = Failed{}
-	mi := &file_rankv1_rank_proto_msgTypes[27]
+	mi := &file_rankv1_rank_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2041,7 +2118,7 @@ func (x *Failed) String() string {
 func (*Failed) ProtoMessage() {}
 
 func (x *Failed) ProtoReflect() protoreflect.Message {
-	mi := &file_rankv1_rank_proto_msgTypes[27]
+	mi := &file_rankv1_rank_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2054,7 +2131,7 @@ func (x *Failed) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Failed.ProtoReflect.Descriptor instead.
 func (*Failed) Descriptor() ([]byte, []int) {
-	return file_rankv1_rank_proto_rawDescGZIP(), []int{27}
+	return file_rankv1_rank_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *Failed) GetText() string {
@@ -2082,7 +2159,7 @@ type GroupFault struct {
 
 func (x *GroupFault) Reset() {
 	*x = GroupFault{}
-	mi := &file_rankv1_rank_proto_msgTypes[28]
+	mi := &file_rankv1_rank_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2094,7 +2171,7 @@ func (x *GroupFault) String() string {
 func (*GroupFault) ProtoMessage() {}
 
 func (x *GroupFault) ProtoReflect() protoreflect.Message {
-	mi := &file_rankv1_rank_proto_msgTypes[28]
+	mi := &file_rankv1_rank_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2107,7 +2184,7 @@ func (x *GroupFault) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GroupFault.ProtoReflect.Descriptor instead.
 func (*GroupFault) Descriptor() ([]byte, []int) {
-	return file_rankv1_rank_proto_rawDescGZIP(), []int{28}
+	return file_rankv1_rank_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *GroupFault) GetGroup() string {
@@ -2137,7 +2214,7 @@ type Upgrade struct {
 
 func (x *Upgrade) Reset() {
 	*x = Upgrade{}
-	mi := &file_rankv1_rank_proto_msgTypes[29]
+	mi := &file_rankv1_rank_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2149,7 +2226,7 @@ func (x *Upgrade) String() string {
 func (*Upgrade) ProtoMessage() {}
 
 func (x *Upgrade) ProtoReflect() protoreflect.Message {
-	mi := &file_rankv1_rank_proto_msgTypes[29]
+	mi := &file_rankv1_rank_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2162,7 +2239,7 @@ func (x *Upgrade) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Upgrade.ProtoReflect.Descriptor instead.
 func (*Upgrade) Descriptor() ([]byte, []int) {
-	return file_rankv1_rank_proto_rawDescGZIP(), []int{29}
+	return file_rankv1_rank_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *Upgrade) GetGroup() string {
@@ -2199,7 +2276,7 @@ type Gate struct {
 
 func (x *Gate) Reset() {
 	*x = Gate{}
-	mi := &file_rankv1_rank_proto_msgTypes[30]
+	mi := &file_rankv1_rank_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2211,7 +2288,7 @@ func (x *Gate) String() string {
 func (*Gate) ProtoMessage() {}
 
 func (x *Gate) ProtoReflect() protoreflect.Message {
-	mi := &file_rankv1_rank_proto_msgTypes[30]
+	mi := &file_rankv1_rank_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2224,7 +2301,7 @@ func (x *Gate) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Gate.ProtoReflect.Descriptor instead.
 func (*Gate) Descriptor() ([]byte, []int) {
-	return file_rankv1_rank_proto_rawDescGZIP(), []int{30}
+	return file_rankv1_rank_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *Gate) GetGroup() string {
@@ -2260,7 +2337,7 @@ type Switch struct {
 
 func (x *Switch) Reset() {
 	*x = Switch{}
-	mi := &file_rankv1_rank_proto_msgTypes[31]
+	mi := &file_rankv1_rank_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2272,7 +2349,7 @@ func (x *Switch) String() string {
 func (*Switch) ProtoMessage() {}
 
 func (x *Switch) ProtoReflect() protoreflect.Message {
-	mi := &file_rankv1_rank_proto_msgTypes[31]
+	mi := &file_rankv1_rank_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2285,7 +2362,7 @@ func (x *Switch) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Switch.ProtoReflect.Descriptor instead.
 func (*Switch) Descriptor() ([]byte, []int) {
-	return file_rankv1_rank_proto_rawDescGZIP(), []int{31}
+	return file_rankv1_rank_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *Switch) GetGroup() string {
@@ -2320,7 +2397,7 @@ type Switched struct {
 
 func (x *Switched) Reset() {
 	*x = Switched{}
-	mi := &file_rankv1_rank_proto_msgTypes[32]
+	mi := &file_rankv1_rank_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2332,7 +2409,7 @@ func (x *Switched) String() string {
 func (*Switched) ProtoMessage() {}
 
 func (x *Switched) ProtoReflect() protoreflect.Message {
-	mi := &file_rankv1_rank_proto_msgTypes[32]
+	mi := &file_rankv1_rank_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2345,7 +2422,7 @@ func (x *Switched) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Switched.ProtoReflect.Descriptor instead.
 func (*Switched) Descriptor() ([]byte, []int) {
-	return file_rankv1_rank_proto_rawDescGZIP(), []int{32}
+	return file_rankv1_rank_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *Switched) GetGroup() string {
@@ -2366,7 +2443,7 @@ var File_rankv1_rank_proto protoreflect.FileDescriptor
 
 const file_rankv1_rank_proto_rawDesc = "" +
 	"\n" +
-	"\x11rankv1/rank.proto\x12\fweir.rank.v1\x1a\x15pluginv1/plugin.proto\"\xca\x05\n" +
+	"\x11rankv1/rank.proto\x12\fweir.rank.v1\x1a\x15pluginv1/plugin.proto\"\xf4\x05\n" +
 	"\bFromRank\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\x04R\x02id\x12(\n" +
 	"\x04join\x18\x02 \x01(\v2\x12.weir.rank.v1.JoinH\x00R\x04join\x125\n" +
@@ -2380,7 +2457,8 @@ const file_rankv1_rank_proto_rawDesc = "" +
 	"\x06cancel\x18\t \x01(\v2\x14.weir.rank.v1.CancelH\x00R\x06cancel\x12+\n" +
 	"\x05alloc\x18\n" +
 	" \x01(\v2\x13.weir.rank.v1.AllocH\x00R\x05alloc\x12%\n" +
-	"\x03log\x18\v \x01(\v2\x11.weir.rank.v1.LogH\x00R\x03log\x12D\n" +
+	"\x03log\x18\v \x01(\v2\x11.weir.rank.v1.LogH\x00R\x03log\x12(\n" +
+	"\x04free\x18\f \x01(\v2\x12.weir.rank.v1.FreeH\x00R\x04free\x12D\n" +
 	"\x0eworker_overdue\x18\x14 \x01(\v2\x1b.weir.rank.v1.WorkerOverdueH\x00R\rworkerOverdue\x12;\n" +
 	"\vfailed_over\x18\x15 \x01(\v2\x18.weir.rank.v1.FailedOverH\x00R\n" +
 	"failedOver\x124\n" +
@@ -2481,9 +2559,13 @@ const file_rankv1_rank_proto_rawDesc = "" +
 	"\x04data\x18\x01 \x03(\fR\x04data\"3\n" +
 	"\x05Alloc\x12\x14\n" +
 	"\x05group\x18\x01 \x01(\tR\x05group\x12\x14\n" +
-	"\x05bytes\x18\x02 \x01(\x03R\x05bytes\"#\n" +
+	"\x05bytes\x18\x02 \x01(\x03R\x05bytes\";\n" +
 	"\tAllocated\x12\x16\n" +
-	"\x06stride\x18\x01 \x01(\x03R\x06stride\"A\n" +
+	"\x06stride\x18\x01 \x01(\x03R\x06stride\x12\x16\n" +
+	"\x06window\x18\x02 \x01(\rR\x06window\"4\n" +
+	"\x04Free\x12\x14\n" +
+	"\x05group\x18\x01 \x01(\tR\x05group\x12\x16\n" +
+	"\x06window\x18\x02 \x01(\rR\x06window\"A\n" +
 	"\rWorkerOverdue\x12\x14\n" +
 	"\x05group\x18\x01 \x01(\tR\x05group\x12\x1a\n" +
 	"\binstance\x18\x02 \x01(\x04R\binstance\"\xd0\x01\n" +
@@ -2539,7 +2621,7 @@ func file_rankv1_rank_proto_rawDescGZIP() []byte {
 	return file_rankv1_rank_proto_rawDescData
 }
 
-var file_rankv1_rank_proto_msgTypes = make([]protoimpl.MessageInfo, 33)
+var file_rankv1_rank_proto_msgTypes = make([]protoimpl.MessageInfo, 34)
 var file_rankv1_rank_proto_goTypes = []any{
 	(*FromRank)(nil),         // 0: weir.rank.v1.FromRank
 	(*ToRank)(nil),           // 1: weir.rank.v1.ToRank
@@ -2563,24 +2645,25 @@ var file_rankv1_rank_proto_goTypes = []any{
 	(*Exchanged)(nil),        // 19: weir.rank.v1.Exchanged
 	(*Alloc)(nil),            // 20: weir.rank.v1.Alloc
 	(*Allocated)(nil),        // 21: weir.rank.v1.Allocated
-	(*WorkerOverdue)(nil),    // 22: weir.rank.v1.WorkerOverdue
-	(*FailedOver)(nil),       // 23: weir.rank.v1.FailedOver
-	(*Cancel)(nil),           // 24: weir.rank.v1.Cancel
-	(*Log)(nil),              // 25: weir.rank.v1.Log
-	(*Leave)(nil),            // 26: weir.rank.v1.Leave
-	(*Failed)(nil),           // 27: weir.rank.v1.Failed
-	(*GroupFault)(nil),       // 28: weir.rank.v1.GroupFault
-	(*Upgrade)(nil),          // 29: weir.rank.v1.Upgrade
-	(*Gate)(nil),             // 30: weir.rank.v1.Gate
-	(*Switch)(nil),           // 31: weir.rank.v1.Switch
-	(*Switched)(nil),         // 32: weir.rank.v1.Switched
-	(*pluginv1.Rank)(nil),    // 33: weir.plugin.v1.Rank
-	(*pluginv1.Group)(nil),   // 34: weir.plugin.v1.Group
-	(*pluginv1.Class)(nil),   // 35: weir.plugin.v1.Class
-	(*pluginv1.Plan)(nil),    // 36: weir.plugin.v1.Plan
-	(*pluginv1.Range)(nil),   // 37: weir.plugin.v1.Range
-	(*pluginv1.Reason)(nil),  // 38: weir.plugin.v1.Reason
-	(*pluginv1.Verdict)(nil), // 39: weir.plugin.v1.Verdict
+	(*Free)(nil),             // 22: weir.rank.v1.Free
+	(*WorkerOverdue)(nil),    // 23: weir.rank.v1.WorkerOverdue
+	(*FailedOver)(nil),       // 24: weir.rank.v1.FailedOver
+	(*Cancel)(nil),           // 25: weir.rank.v1.Cancel
+	(*Log)(nil),              // 26: weir.rank.v1.Log
+	(*Leave)(nil),            // 27: weir.rank.v1.Leave
+	(*Failed)(nil),           // 28: weir.rank.v1.Failed
+	(*GroupFault)(nil),       // 29: weir.rank.v1.GroupFault
+	(*Upgrade)(nil),          // 30: weir.rank.v1.Upgrade
+	(*Gate)(nil),             // 31: weir.rank.v1.Gate
+	(*Switch)(nil),           // 32: weir.rank.v1.Switch
+	(*Switched)(nil),         // 33: weir.rank.v1.Switched
+	(*pluginv1.Rank)(nil),    // 34: weir.plugin.v1.Rank
+	(*pluginv1.Group)(nil),   // 35: weir.plugin.v1.Group
+	(*pluginv1.Class)(nil),   // 36: weir.plugin.v1.Class
+	(*pluginv1.Plan)(nil),    // 37: weir.plugin.v1.Plan
+	(*pluginv1.Range)(nil),   // 38: weir.plugin.v1.Range
+	(*pluginv1.Reason)(nil),  // 39: weir.plugin.v1.Reason
+	(*pluginv1.Verdict)(nil), // 40: weir.plugin.v1.Verdict
 }
 var file_rankv1_rank_proto_depIdxs = []int32{
 	2,  // 0: weir.rank.v1.FromRank.join:type_name -> weir.rank.v1.Join
@@ -2588,47 +2671,48 @@ var file_rankv1_rank_proto_depIdxs = []int32{
 	5,  // 2: weir.rank.v1.FromRank.resolve:type_name -> weir.rank.v1.Resolve
 	11, // 3: weir.rank.v1.FromRank.step_done:type_name -> weir.rank.v1.StepDone
 	18, // 4: weir.rank.v1.FromRank.exchange:type_name -> weir.rank.v1.Exchange
-	26, // 5: weir.rank.v1.FromRank.leave:type_name -> weir.rank.v1.Leave
-	28, // 6: weir.rank.v1.FromRank.group_fault:type_name -> weir.rank.v1.GroupFault
-	24, // 7: weir.rank.v1.FromRank.cancel:type_name -> weir.rank.v1.Cancel
+	27, // 5: weir.rank.v1.FromRank.leave:type_name -> weir.rank.v1.Leave
+	29, // 6: weir.rank.v1.FromRank.group_fault:type_name -> weir.rank.v1.GroupFault
+	25, // 7: weir.rank.v1.FromRank.cancel:type_name -> weir.rank.v1.Cancel
 	20, // 8: weir.rank.v1.FromRank.alloc:type_name -> weir.rank.v1.Alloc
-	25, // 9: weir.rank.v1.FromRank.log:type_name -> weir.rank.v1.Log
-	22, // 10: weir.rank.v1.FromRank.worker_overdue:type_name -> weir.rank.v1.WorkerOverdue
-	23, // 11: weir.rank.v1.FromRank.failed_over:type_name -> weir.rank.v1.FailedOver
-	32, // 12: weir.rank.v1.FromRank.switched:type_name -> weir.rank.v1.Switched
-	4,  // 13: weir.rank.v1.ToRank.group_ready:type_name -> weir.rank.v1.GroupReady
-	6,  // 14: weir.rank.v1.ToRank.prepare:type_name -> weir.rank.v1.Prepare
-	10, // 15: weir.rank.v1.ToRank.self_test:type_name -> weir.rank.v1.SelfTest
-	13, // 16: weir.rank.v1.ToRank.discard:type_name -> weir.rank.v1.Discard
-	14, // 17: weir.rank.v1.ToRank.commit:type_name -> weir.rank.v1.Commit
-	19, // 18: weir.rank.v1.ToRank.exchanged:type_name -> weir.rank.v1.Exchanged
-	27, // 19: weir.rank.v1.ToRank.failed:type_name -> weir.rank.v1.Failed
-	28, // 20: weir.rank.v1.ToRank.group_fault:type_name -> weir.rank.v1.GroupFault
-	21, // 21: weir.rank.v1.ToRank.allocated:type_name -> weir.rank.v1.Allocated
-	8,  // 22: weir.rank.v1.ToRank.connect:type_name -> weir.rank.v1.Connect
-	29, // 23: weir.rank.v1.ToRank.upgrade:type_name -> weir.rank.v1.Upgrade
-	30, // 24: weir.rank.v1.ToRank.gate:type_name -> weir.rank.v1.Gate
-	31, // 25: weir.rank.v1.ToRank.switch:type_name -> weir.rank.v1.Switch
-	33, // 26: weir.rank.v1.Join.facts:type_name -> weir.plugin.v1.Rank
-	34, // 27: weir.rank.v1.GroupReady.facts:type_name -> weir.plugin.v1.Group
-	35, // 28: weir.rank.v1.Resolve.class:type_name -> weir.plugin.v1.Class
-	7,  // 29: weir.rank.v1.Prepare.instances:type_name -> weir.rank.v1.Instance
-	36, // 30: weir.rank.v1.Instance.plan:type_name -> weir.plugin.v1.Plan
-	37, // 31: weir.rank.v1.Instance.ranges:type_name -> weir.plugin.v1.Range
-	9,  // 32: weir.rank.v1.Connect.instances:type_name -> weir.rank.v1.Peers
-	12, // 33: weir.rank.v1.StepDone.outcomes:type_name -> weir.rank.v1.Outcome
-	38, // 34: weir.rank.v1.Outcome.reason:type_name -> weir.plugin.v1.Reason
-	15, // 35: weir.rank.v1.Commit.segments:type_name -> weir.rank.v1.Segment
-	17, // 36: weir.rank.v1.Commit.answers:type_name -> weir.rank.v1.Answer
-	16, // 37: weir.rank.v1.Segment.choices:type_name -> weir.rank.v1.Choice
-	39, // 38: weir.rank.v1.Answer.verdict:type_name -> weir.plugin.v1.Verdict
-	35, // 39: weir.rank.v1.FailedOver.class:type_name -> weir.plugin.v1.Class
-	35, // 40: weir.rank.v1.Upgrade.class:type_name -> weir.plugin.v1.Class
-	41, // [41:41] is the sub-list for method output_type
-	41, // [41:41] is the sub-list for method input_type
-	41, // [41:41] is the sub-list for extension type_name
-	41, // [41:41] is the sub-list for extension extendee
-	0,  // [0:41] is the sub-list for field type_name
+	26, // 9: weir.rank.v1.FromRank.log:type_name -> weir.rank.v1.Log
+	22, // 10: weir.rank.v1.FromRank.free:type_name -> weir.rank.v1.Free
+	23, // 11: weir.rank.v1.FromRank.worker_overdue:type_name -> weir.rank.v1.WorkerOverdue
+	24, // 12: weir.rank.v1.FromRank.failed_over:type_name -> weir.rank.v1.FailedOver
+	33, // 13: weir.rank.v1.FromRank.switched:type_name -> weir.rank.v1.Switched
+	4,  // 14: weir.rank.v1.ToRank.group_ready:type_name -> weir.rank.v1.GroupReady
+	6,  // 15: weir.rank.v1.ToRank.prepare:type_name -> weir.rank.v1.Prepare
+	10, // 16: weir.rank.v1.ToRank.self_test:type_name -> weir.rank.v1.SelfTest
+	13, // 17: weir.rank.v1.ToRank.discard:type_name -> weir.rank.v1.Discard
+	14, // 18: weir.rank.v1.ToRank.commit:type_name -> weir.rank.v1.Commit
+	19, // 19: weir.rank.v1.ToRank.exchanged:type_name -> weir.rank.v1.Exchanged
+	28, // 20: weir.rank.v1.ToRank.failed:type_name -> weir.rank.v1.Failed
+	29, // 21: weir.rank.v1.ToRank.group_fault:type_name -> weir.rank.v1.GroupFault
+	21, // 22: weir.rank.v1.ToRank.allocated:type_name -> weir.rank.v1.Allocated
+	8,  // 23: weir.rank.v1.ToRank.connect:type_name -> weir.rank.v1.Connect
+	30, // 24: weir.rank.v1.ToRank.upgrade:type_name -> weir.rank.v1.Upgrade
+	31, // 25: weir.rank.v1.ToRank.gate:type_name -> weir.rank.v1.Gate
+	32, // 26: weir.rank.v1.ToRank.switch:type_name -> weir.rank.v1.Switch
+	34, // 27: weir.rank.v1.Join.facts:type_name -> weir.plugin.v1.Rank
+	35, // 28: weir.rank.v1.GroupReady.facts:type_name -> weir.plugin.v1.Group
+	36, // 29: weir.rank.v1.Resolve.class:type_name -> weir.plugin.v1.Class
+	7,  // 30: weir.rank.v1.Prepare.instances:type_name -> weir.rank.v1.Instance
+	37, // 31: weir.rank.v1.Instance.plan:type_name -> weir.plugin.v1.Plan
+	38, // 32: weir.rank.v1.Instance.ranges:type_name -> weir.plugin.v1.Range
+	9,  // 33: weir.rank.v1.Connect.instances:type_name -> weir.rank.v1.Peers
+	12, // 34: weir.rank.v1.StepDone.outcomes:type_name -> weir.rank.v1.Outcome
+	39, // 35: weir.rank.v1.Outcome.reason:type_name -> weir.plugin.v1.Reason
+	15, // 36: weir.rank.v1.Commit.segments:type_name -> weir.rank.v1.Segment
+	17, // 37: weir.rank.v1.Commit.answers:type_name -> weir.rank.v1.Answer
+	16, // 38: weir.rank.v1.Segment.choices:type_name -> weir.rank.v1.Choice
+	40, // 39: weir.rank.v1.Answer.verdict:type_name -> weir.plugin.v1.Verdict
+	36, // 40: weir.rank.v1.FailedOver.class:type_name -> weir.plugin.v1.Class
+	36, // 41: weir.rank.v1.Upgrade.class:type_name -> weir.plugin.v1.Class
+	42, // [42:42] is the sub-list for method output_type
+	42, // [42:42] is the sub-list for method input_type
+	42, // [42:42] is the sub-list for extension type_name
+	42, // [42:42] is the sub-list for extension extendee
+	0,  // [0:42] is the sub-list for field type_name
 }
 
 func init() { file_rankv1_rank_proto_init() }
@@ -2647,6 +2731,7 @@ func file_rankv1_rank_proto_init() {
 		(*FromRank_Cancel)(nil),
 		(*FromRank_Alloc)(nil),
 		(*FromRank_Log)(nil),
+		(*FromRank_Free)(nil),
 		(*FromRank_WorkerOverdue)(nil),
 		(*FromRank_FailedOver)(nil),
 		(*FromRank_Switched)(nil),
@@ -2672,7 +2757,7 @@ func file_rankv1_rank_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_rankv1_rank_proto_rawDesc), len(file_rankv1_rank_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   33,
+			NumMessages:   34,
 			NumExtensions: 0,
 			NumServices:   0,
 		},
