@@ -135,10 +135,16 @@ func TestDeviceKernelInFlight(t *testing.T) {
 			return err
 		}
 		if g.Rank() == 0 {
-			err = errors.Join(d.Launch(x, other), d.Sum(g, d.Dst, d.Dst, 50))
+			mark := d.Dst + ondevice.Bytes/2 // what comes before the graph on its stream; otherwise the call may begin first, and all is well
+			err = errors.Join(d.Fill(mark, 0, 1), d.FillAsync(mark, 7, 1, other), d.Launch(x, other))
+			for seen := []byte{0}; err == nil && seen[0] != 7; {
+				err = d.ToHost(seen, mark)
+			}
+			time.Sleep(50 * time.Millisecond)
+			err = errors.Join(err, d.Sum(g, d.Dst, d.Dst, 50))
 		} else {
 			err = d.Sum(g, d.Dst, d.Dst, 50)
-			time.Sleep(20 * time.Millisecond)
+			time.Sleep(100 * time.Millisecond)
 			err = errors.Join(err, d.Launch(x, other))
 		}
 		var failed *rank.GroupError

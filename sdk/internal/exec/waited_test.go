@@ -12,7 +12,9 @@ func TestWaited(t *testing.T) {
 	start := time.Now()
 	var w Waited
 	for _, look := range []struct{ at, want time.Duration }{
-		{0, 0}, {time.Millisecond, time.Millisecond}, {time.Second, time.Second},
+		{0, 0},
+		{time.Millisecond, time.Millisecond},
+		{time.Second, time.Second},
 		{time.Hour, 2 * time.Second}, // it was stopped
 		{time.Hour + time.Second, 3 * time.Second},
 	} {
