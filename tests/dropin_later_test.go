@@ -94,3 +94,35 @@ func TestDropInLastError(t *testing.T) {
 		}
 	}
 }
+
+// TestDropInPairs has communicators of two among four processes, each pair with GPUs of its own to see, as the engines of a data-parallel
+// vLLM had: NCCL calls both pairs' processes 0 and 1. Whose agent has another number of ranks is NCCL's, and waits for nobody for ever.
+func TestDropInPairs(t *testing.T) {
+	program := linked(t, "later.c")
+	pairs := func(rank int) []string {
+		return []string{"NRANK=" + strconv.Itoa(rank), "FAKE_CUDA_DEVICES=2", "FAKE_CUDA_FIRST=" + strconv.Itoa(rank/2*2), "WEIR_PLUGINS__PUSH__DISABLED=true"}
+	}
+	t.Run("served", func(t *testing.T) {
+		out := ncclJob{ranks: 4, program: []string{program, "pair"}}.underAgent(t, pairs)
+		for _, first := range []int{0, 2} {
+			if calls := callsOf(t, out[first]); calls["cuda float32 sum eager"] < 2 || strings.Count(out[first], "serves sums of") != 1 {
+				t.Errorf("calls %v, want 2 at least\n%s", calls, out)
+			}
+		}
+	})
+	for name, c := range map[string]struct {
+		ranks int
+		want  string
+	}{
+		"more ranks than processes": {6, ": weir_join: join as any rank of 6: 4 of 6 ranks asked to join: ranks 4, 5 did not within 1s. Others"},
+		"fewer":                     {3, " alone, because rank "}, // whose pair is complete is served; the fourth is refused, or waits for a job after this one
+	} {
+		t.Run(name, func(t *testing.T) {
+			j := ncclJob{ranks: 4, agents: c.ranks, program: []string{program, "pair"}, env: []string{"WEIR_GROUP__JOIN_DEADLINE=1s"}}
+			all := strings.Join(j.underAgent(t, pairs), "\n")
+			if !strings.Contains(all, c.want) || strings.Count(all, "[<nil>]") != 4 {
+				t.Errorf("want four that end well and %q:\n%s", c.want, all)
+			}
+		})
+	}
+}

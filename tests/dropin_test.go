@@ -2,6 +2,7 @@ package tests
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -52,6 +53,7 @@ func linked(t testing.TB, name string, flags ...string) string {
 // ncclJob is how the program testdata/dropin/ranks.c is run.
 type ncclJob struct {
 	ranks   int
+	agents  int // ranks of the agent; 0: as many
 	env     []string
 	program []string
 }
@@ -90,7 +92,7 @@ func (j ncclJob) command(t testing.TB, folder string, env []string) *exec.Cmd {
 func (j ncclJob) underAgent(t *testing.T, env func(rank int) []string) []string {
 	t.Helper()
 	folder := runFolder(t)
-	agent := weir(t, folder, j.environ(t, ""), "agent", "-q", "--ranks", strconv.Itoa(j.ranks))
+	agent := weir(t, folder, j.environ(t, ""), "agent", "-q", "--ranks", strconv.Itoa(cmp.Or(j.agents, j.ranks)))
 	variables := startAgentCommand(t, agent)
 	common := j.environ(t, dropIn(t))
 	out := make([]string, j.ranks)

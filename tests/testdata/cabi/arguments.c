@@ -139,8 +139,22 @@ static void joins(void)
 	o.world_size = 2;
 	o.rank = 2;
 	WANT(WEIR_ERROR, "rank 2 of 2", weir_join(&o, &other));
-	o.rank = -1;
-	WANT(WEIR_ERROR, "does not exist", weir_join(&o, &other));
+	o.rank = WEIR_ANY_RANK(7); /* both ranks do, and get what is free */
+	o.device = "auto";
+	WANT(WEIR_ERROR, "name the device", weir_join(&o, &other));
+	o.device = NULL;
+	o.timeout_ms = 30000;
+	weir_group world;
+	int32_t rank = -1, all[2];
+	OK(weir_join(&o, &other));
+	OK(weir_world(other, &world));
+	OK(weir_rank(world, &rank));
+	OK(weir_exchange(world, &rank, sizeof rank, all, 0));
+	if (all[rank] != rank || all[1 - rank] != 1 - rank)
+		FAIL("rank %d among %d and %d", rank, all[0], all[1]);
+	OK(weir_leave(other));
+	other = 0;
+	o.timeout_ms = 2000;
 	o.rank = 0;
 	o.socket = "/nowhere/agent.sock";
 	WANT(WEIR_ERROR, "no agent answers", weir_join(&o, &other));

@@ -93,6 +93,17 @@ static void words(void) {
 	printf("no communicator %d\n", ncclCommDestroy(0));
 }
 
+// pair has every two ranks make a communicator of their own, with GPUs that the others do not see.
+static void pair(void) {
+	int number = rank / 2;
+	rank %= 2, ranks = 2;
+	device();
+	comm *c;
+	MUST(ncclCommInitRank(&c, 2, meet(number), rank));
+	for (int i = 0; i < 2; i++) sum(c, F32, rank, 2);
+	status(c);
+}
+
 static void *end_it(void *c) {
 	usleep(300000);
 	MUST(ncclCommAbort(c));
@@ -121,6 +132,7 @@ int main(int argc, char **argv) {
 	rank = atoi(getenv("NRANK") ? getenv("NRANK") : getenv("WEIR_RANK") ? getenv("WEIR_RANK") : "0");
 	ranks = atoi(getenv("NRANKS") ? getenv("NRANKS") : "2");
 	if (!strcmp(what, "narrow")) return narrow(), 0;
+	if (!strcmp(what, "pair")) return pair(), 0;
 	device();
 	if (!strcmp(what, "made")) made();
 	else if (!strcmp(what, "parts")) parts();
