@@ -10,6 +10,7 @@ import (
 
 	"github.com/samber/lo"
 
+	"github.com/weir-project/weir/core/backend"
 	"github.com/weir-project/weir/sdk/proto/rankv1"
 )
 
@@ -105,7 +106,7 @@ func (j *job) join(m *member, id uint64, rank, worldSize int) error {
 	defer j.mu.Unlock()
 	switch {
 	case worldSize != j.size:
-		return fmt.Errorf("the agent serves %d ranks, not %d", j.size, worldSize)
+		return fmt.Errorf("the agent serves %s, not %d", backend.Count(j.size, "rank"), worldSize)
 	case rank < 0 || rank >= j.size:
 		return fmt.Errorf("rank %d of %d does not exist", rank, j.size)
 	case j.ranks[rank] != nil:
