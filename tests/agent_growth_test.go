@@ -62,13 +62,13 @@ func settled(t *testing.T, pids []int) []footprint {
 // childrenOf are the processes that one has started and that live.
 func childrenOf(t *testing.T, pid int) (pids []int) {
 	t.Helper()
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", pid, pid))
-	if err != nil {
+	if _, err := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", pid, pid)); err != nil {
 		t.Skipf("who started whom is not to be seen here: %v", err)
 	}
 	threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/children", pid))
 	for _, path := range threads {
-		if text, err = os.ReadFile(path); err != nil {
+		text, err := os.ReadFile(path)
+		if err != nil {
 			continue
 		}
 		for _, f := range strings.Fields(string(text)) {

@@ -172,7 +172,7 @@ func (c *checker) nodes(needed int) {
 		}
 	}
 	if len(seen)+unbound < needed {
-		c.no(NUMACode, plural(len(seen)+unbound, "NUMA node"), fmt.Sprintf("%d or more", needed))
+		c.no(NUMACode, Count(len(seen)+unbound, "NUMA node"), fmt.Sprintf("%d or more", needed))
 		return
 	}
 	for rank, r := range c.Group.Ranks {
@@ -182,7 +182,8 @@ func (c *checker) nodes(needed int) {
 	}
 }
 
-func plural(n int, noun string) string {
+// Count is a number of things for people: "1 rank", "2 ranks".
+func Count(n int, noun string) string {
 	if n == 1 {
 		return "1 " + noun
 	}

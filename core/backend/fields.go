@@ -47,10 +47,10 @@ func (q Requirements) Fields() []Field {
 		{"alignment", say(q.Alignment > 1, "buffers that begin at a multiple of %d B", q.Alignment)},
 		{"placement", lo.Compact([]string{string(q.Placement)})},
 		{"modes", lo.Compact([]string{list(q.Modes)})},
-		{"in_flight", say(q.InFlight > 0, "at most %s of a group at once", plural(q.InFlight, "call"))},
+		{"in_flight", say(q.InFlight > 0, "at most %s of a group at once", Count(q.InFlight, "call"))},
 		{"deterministic", say(q.Deterministic, "promises the same bits on every rank and in every run")},
 		{"vendors", lo.Compact([]string{strings.Join(q.Vendors, " or ")})},
 		{"registered", say(q.Registered, "buffers that the group allocated")},
-		{"numa_nodes", say(q.NUMANodes > 1, "ranks bound to %s or more", plural(q.NUMANodes, "NUMA node"))},
+		{"numa_nodes", say(q.NUMANodes > 1, "ranks bound to %s or more", Count(q.NUMANodes, "NUMA node"))},
 	}
 }

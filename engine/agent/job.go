@@ -10,6 +10,7 @@ import (
 
 	"github.com/samber/lo"
 
+	"github.com/weir-project/weir/core/backend"
 	"github.com/weir-project/weir/sdk/proto/rankv1"
 )
 
@@ -118,7 +119,7 @@ func (j *job) join(m *member, id uint64, rank, worldSize int) error {
 	}
 	switch {
 	case worldSize != j.size:
-		return fmt.Errorf("the agent serves %d ranks, not %d", j.size, worldSize)
+		return fmt.Errorf("the agent serves %s, not %d", backend.Count(j.size, "rank"), worldSize)
 	case rank < 0:
 		return fmt.Errorf("all %d ranks of the agent are processes already; give it as many ranks as there are processes", j.size)
 	case rank >= j.size:

@@ -69,7 +69,7 @@ func (j *benchJob) serves(name string) error {
 	for _, class := range j.spec.Classes() {
 		a, _ := lo.Find(j.expected[class].Answers, func(a dispatch.Answer) bool { return a.Backend == name })
 		if a.Verdict.Kind != backend.Accept {
-			why = append(why, fmt.Sprintf("backend %s does not serve %s of %d ranks: %s", name, class, j.flags.ranks, reasonList(a.Verdict)))
+			why = append(why, fmt.Sprintf("backend %s does not serve %s of %s: %s", name, class, backend.Count(j.flags.ranks, "rank"), reasonList(a.Verdict)))
 			continue
 		}
 		if slices.ContainsFunc(j.spec.Cells(class), func(c bench.Cell) bool {
@@ -77,7 +77,7 @@ func (j *benchJob) serves(name string) error {
 		}) {
 			return nil
 		}
-		why = append(why, fmt.Sprintf("backend %s serves %s of %d ranks for %s only, none of the sizes asked for", name, class, j.flags.ranks,
+		why = append(why, fmt.Sprintf("backend %s serves %s of %s for %s only, none of the sizes asked for", name, class, backend.Count(j.flags.ranks, "rank"),
 			explain.RangeList(a.Verdict.Ranges)))
 	}
 	return fmt.Errorf("%s", strings.Join(lo.Uniq(why), "; "))

@@ -7,6 +7,7 @@ import (
 
 	"github.com/samber/lo"
 
+	"github.com/weir-project/weir/core/backend"
 	"github.com/weir-project/weir/core/collective"
 	"github.com/weir-project/weir/core/dispatch"
 	"github.com/weir-project/weir/engine/bench"
@@ -98,7 +99,7 @@ func (j *benchJob) figure() plot.Figure {
 	}
 	class := j.spec.Classes()[0]
 	what := lo.Ternary(len(j.spec.Classes()) > 1, "", fmt.Sprintf(", %s %s", class.DataType, class.Op))
-	return bench.Figure(fmt.Sprintf("All-reduce in %s memory, %d ranks%s", lo.Ternary(j.spec.Memory == collective.CUDA, "CUDA", "host"), j.flags.ranks, what),
+	return bench.Figure(fmt.Sprintf("All-reduce in %s memory, %s%s", lo.Ternary(j.spec.Memory == collective.CUDA, "CUDA", "host"), backend.Count(j.flags.ranks, "rank"), what),
 		fmt.Sprintf("%s, %d cores; %s; mean of the slowest rank, weir %s", cpuModel(), runtime.NumCPU(),
 			lo.Ternary(j.flags.place == "in", "in place", "out of place"), Version), curves, j.flags.ranks)
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/samber/lo"
 	"github.com/spf13/cobra"
 
+	"github.com/weir-project/weir/core/backend"
 	"github.com/weir-project/weir/engine/agent"
 	"github.com/weir-project/weir/sdk/proto/rankv1"
 )
@@ -166,7 +167,7 @@ func (p plain) Write(text []byte) (int, error) {
 
 func writeCalls(w io.Writer, g agent.GroupStatus) {
 	w = plain{w}
-	fmt.Fprintf(w, "group %s of %d ranks\n", g.ID, len(g.Ranks))
+	fmt.Fprintf(w, "group %s of %s\n", g.ID, backend.Count(len(g.Ranks), "rank"))
 	if g.Failed != "" {
 		fmt.Fprintf(w, "failed: %s\n", g.Failed)
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/samber/lo"
 
+	"github.com/weir-project/weir/core/backend"
 	"github.com/weir-project/weir/engine/explain"
 	"github.com/weir-project/weir/engine/telemetry"
 )
@@ -58,8 +59,8 @@ func writeTraced(w io.Writer, t telemetry.Traced) error {
 	case t.Fallback:
 		outcome += " (the fallback is in use)"
 	}
-	fmt.Fprintf(&b, "%s %s %s %s %s, group %s, %d ranks, worst link %s: %s\n  trace %s of %s, took %s\n",
-		t.Time.Format(time.RFC3339), t.Memory, t.DataType, t.Op, t.Mode, t.Group, t.WorldSize, t.Link, outcome,
+	fmt.Fprintf(&b, "%s %s %s %s %s, group %s, %s, worst link %s: %s\n  trace %s of %s, took %s\n",
+		t.Time.Format(time.RFC3339), t.Memory, t.DataType, t.Op, t.Mode, t.Group, backend.Count(t.WorldSize, "rank"), t.Link, outcome,
 		t.TraceID, t.Service, time.Duration(t.Seconds*float64(time.Second)).Round(time.Millisecond/10))
 	table := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "  BACKEND\tPLUGIN\tVERDICT\tACCEPTS, OR WHY NOT")

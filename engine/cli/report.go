@@ -16,7 +16,7 @@ import (
 
 // writeResolved prints the cascade of a request class for people.
 func writeResolved(w io.Writer, r agent.Resolved) {
-	fmt.Fprintf(w, "\n%s, %d ranks: ", r.Decision.Class, r.WorldSize)
+	fmt.Fprintf(w, "\n%s, %s: ", r.Decision.Class, backend.Count(r.WorldSize, "rank"))
 	if r.Err != nil {
 		fmt.Fprintf(w, "no backend serves\n")
 	} else {

@@ -58,7 +58,7 @@ A schedule that is not right is refused with an example of how it goes wrong; do
 			if err != nil {
 				return err
 			}
-			return a.show(s, fmt.Sprintf("%s, %s", args[0], lo.Ternary(ranks == 1, "1 rank", fmt.Sprintf("%d ranks", ranks))), format, output)
+			return a.show(s, fmt.Sprintf("%s, %s", args[0], backend.Count(ranks, "rank")), format, output)
 		},
 	}
 	config.Flags(show.Flags())

@@ -10,6 +10,7 @@ import (
 	"github.com/samber/lo"
 	"github.com/spf13/cobra"
 
+	"github.com/weir-project/weir/core/backend"
 	"github.com/weir-project/weir/engine/agent"
 )
 
@@ -90,7 +91,7 @@ func (p pluginStatus) words() string {
 }
 
 func writeGroup(w io.Writer, g agent.GroupStatus) {
-	fmt.Fprintf(w, "\n  group %s of %d ranks, epoch %d\n", g.ID, len(g.Ranks), g.Epoch)
+	fmt.Fprintf(w, "\n  group %s of %s, epoch %d\n", g.ID, backend.Count(len(g.Ranks), "rank"), g.Epoch)
 	if g.Failed != "" {
 		fmt.Fprintf(w, "    failed: %s\n", g.Failed)
 	}

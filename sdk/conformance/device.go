@@ -25,22 +25,22 @@ func (s *suite) resultsOnDevice() error {
 		classes := lo.Filter(s.classes(), func(c collective.Class, j int) bool {
 			return c.Memory == collective.CUDA && (i == 0 || j%5 == 0)
 		})
-		s.doing("%d ranks, %d classes on the GPU", world, len(classes))
+		s.doing("%s, %d classes on the GPU", backend.Count(world, "rank"), len(classes))
 		if len(classes) == 0 {
 			continue
 		}
 		outcomes, err := d.Try(s.ctx, s.b, world, classes, false)
 		if err != nil {
-			return fmt.Errorf("%d ranks: %w", world, err)
+			return fmt.Errorf("%s: %w", backend.Count(world, "rank"), err)
 		}
 		for j, outcome := range outcomes {
 			switch {
 			case outcome == nil:
 				ran++
 			case isDecline(outcome):
-				declined = fmt.Errorf("%d ranks, %s: %w", world, classes[j], outcome)
+				declined = fmt.Errorf("%s, %s: %w", backend.Count(world, "rank"), classes[j], outcome)
 			default:
-				return fmt.Errorf("%d ranks, %s: %w", world, classes[j], outcome)
+				return fmt.Errorf("%s, %s: %w", backend.Count(world, "rank"), classes[j], outcome)
 			}
 		}
 	}

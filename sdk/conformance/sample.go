@@ -136,5 +136,5 @@ func common(a, b []backend.Range) []backend.Range {
 }
 
 func describe(req backend.Request) string {
-	return fmt.Sprintf("%d ranks, %s", req.Group.WorldSize(), req.Class)
+	return fmt.Sprintf("%s, %s", backend.Count(req.Group.WorldSize(), "rank"), req.Class)
 }

@@ -9,7 +9,8 @@ import (
 )
 
 // The parts of what `nvidia-smi -q -x` prints that count: a <gpu> for each GPU in nvidia-smi's order, with the PCI address
-// as id, below <nvidia_smi_log>, which is often left out of a paste.
+// as id, below <nvidia_smi_log>, which is often left out of a paste. The tags are those of public texts,
+// the newest of nvsmi_device_v13.dtd.
 var (
 	queryGPU      = regexp.MustCompile(`<gpu id="([0-9A-Fa-f:.]+)">`)
 	queryField    = regexp.MustCompile(`<(product_name|uuid|current_mig)>\s*([^<]*?)\s*</`)

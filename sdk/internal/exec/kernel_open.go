@@ -141,8 +141,8 @@ func (k *Kernel) row(m cuda.Module, l plan.Launch, sharing int) error {
 		return fault(backend.InitFailed, "function %s: %w", l.Function, err)
 	}
 	if l.Grid*sharing > resident {
-		return fault(backend.InitFailed, "function %s: %d blocks of %d threads for each of %d ranks on one GPU, which runs %d such blocks at once",
-			l.Function, l.Grid, l.Block, sharing, resident)
+		return fault(backend.InitFailed, "function %s: %d blocks of %d threads for each of %s on one GPU, which runs %d such blocks at once",
+			l.Function, l.Grid, l.Block, backend.Count(sharing, "rank"), resident)
 	}
 	r := kernelRow{min: l.Min, max: l.Max, args: []unsafe.Pointer{unsafe.Pointer(&k.call)}}
 	if len(l.Arguments) > 0 {
