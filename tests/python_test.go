@@ -75,6 +75,16 @@ func TestTorchOtherWays(t *testing.T) {
 	}
 }
 
+// TestTorchGloo holds that gloo is not given CUDA tensors for what it does in host memory only, which ends the process.
+func TestTorchGloo(t *testing.T) {
+	program, env := python(t, "numpy", "torch")
+	c := exec.Command(program, "testdata/python/gloo.py")
+	c.Env = append(os.Environ(), env...)
+	if out, err := c.CombinedOutput(); err != nil || !strings.Contains(string(out), "right\n") {
+		t.Errorf("%v\n%s", err, out)
+	}
+}
+
 // TestTorchDevice joins with the GPU that the options name, also where torch meets before it knows them.
 func TestTorchDevice(t *testing.T) {
 	program, env := python(t, "numpy", "torch")

@@ -40,8 +40,9 @@ _RENAMED = {
 DELEGATED.update({new: DELEGATED[old] for new, old in _RENAMED.items()})
 
 
-# What gloo does not, and would break its connections over.
-_HOST_ONLY = {"send", "recv", "recv_anysource"}
+# What gloo takes to be in host memory whatever it is: it would break its connections over it, or the process.
+_HOST_ONLY = {"send", "recv", "recv_anysource", "allgather_coalesced"}
+_HOST_ONLY_GATHER = {"allgather_into_tensor_coalesced", "all_gather_single_coalesced"}
 
 
 class Others:
@@ -56,8 +57,14 @@ class Others:
     def method(self, name, arguments):
         """The method of the backend for a call with these arguments."""
         backend = self.of(arguments, DELEGATED[name])
-        if name in _HOST_ONLY and backend is self._made.get("gloo") and _first_tensor(arguments).is_cuda:
-            raise Error(f'gloo does no {DELEGATED[name]} for cuda tensors; name another for them: weir.torch.Options(others={{"cpu": "gloo", "cuda": "nccl"}})')
+        if backend is self._made.get("gloo") and getattr(_first_tensor(arguments), "is_cuda", False):
+            if name in _HOST_ONLY_GATHER:
+                return functools.partial(_gather_each, backend)
+            if name in _HOST_ONLY:
+                raise Error(
+                    f"gloo does no {DELEGATED[name]} for cuda tensors; "
+                    'name another for them: weir.torch.Options(others={"cpu": "gloo", "cuda": "nccl"})'
+                )
         for known in (name, _RENAMED.get(name, name)):
             if hasattr(backend, known):
                 return getattr(backend, known)
@@ -106,6 +113,14 @@ class Others:
         options = dist.ProcessGroupNCCL.Options()
         options._timeout = self._timeout
         return dist.ProcessGroupNCCL(dist.PrefixStore(prefix("nccl"), self._store), self._rank, self._size, options)
+
+
+def _gather_each(backend, outputs, inputs, opts=None):
+    """One tensor after the other, which gloo does for cuda tensors as well."""
+    works = [backend._allgather_base(output, given) for output, given in zip(outputs, inputs)]
+    for work in works[:-1]:
+        work.wait()
+    return works[-1]
 
 
 def gather_batches(kind):
