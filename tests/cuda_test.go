@@ -84,7 +84,7 @@ func fakeKernels(t testing.TB) string {
 	return dir
 }
 
-func fakeNCCL(t *testing.T) string {
+func fakeNCCL(t testing.TB) string {
 	t.Helper()
 	return filepath.Join(fakeLibraries(t), "libnccl.so.2")
 }

@@ -71,7 +71,7 @@ func (j ncclJob) environ(t testing.TB, preload string) []string {
 }
 
 // underRun runs the program as ranks of weir run, of which only the ranks have the library preloaded.
-func (j ncclJob) underRun(t *testing.T, preload string) (stdout, stderr string) {
+func (j ncclJob) underRun(t testing.TB, preload string) (stdout, stderr string) {
 	t.Helper()
 	run := j
 	run.program = slices.Concat([]string{filepath.Join(bin, "weir"), "run", "-q", "-n", strconv.Itoa(j.ranks), "--", "env", "LD_PRELOAD=" + preload}, j.program)
