@@ -136,7 +136,7 @@ func (a *Agent) accept() {
 
 // serve speaks with one process until it is gone.
 func (a *Agent) serve(conn *rankv1.Conn) {
-	m := &member{agent: a, conn: conn, rank: -1}
+	m := &member{agent: a, conn: conn, rank: -1, left: make(chan struct{})}
 	defer conn.Close()
 	if !a.register(m) {
 		return

@@ -2,7 +2,9 @@ package agent
 
 import (
 	"encoding/binary"
+	"slices"
 	"testing"
+	"time"
 
 	"github.com/samber/lo"
 
@@ -128,6 +130,21 @@ func TestProtocolDisconnects(t *testing.T) {
 			c[1].leave()
 			c[0].wantFailed(id, "rank 1 (process 1001) has ended")
 			c[0].wantFailed(c[0].say(exchange(c[0].group, "")), "rank 1 has left the group")
+		}},
+		"after another that ended first": {world: 3, run: func(t *testing.T, a *Agent) {
+			c := joined(t, a)
+			id := c[2].say(resolve(c[0].group, sum))
+			until(t, func() bool { return a.waiting(c[0].group) == 1 })
+			a.RankExited(1, "rank 1 was killed by signal 9 (killed)")
+			a.RankExited(0, "rank 0 exited with code 1")
+			c[0].leave()
+			time.Sleep(50 * time.Millisecond)
+			c[1].leave()
+			c[2].wantFailed(id, "rank 1 was killed by signal 9 (killed)")
+			until(t, func() bool { return a.gone(c[0].group, 0) })
+			if lost := a.Lost(); !slices.Equal(lost, []int{1, 0}) {
+				t.Errorf("lost %v, want rank 1 and then rank 0", lost)
+			}
 		}},
 		"in its own Exchange": {run: func(t *testing.T, a *Agent) {
 			c := joined(t, a)

@@ -22,6 +22,7 @@ type job struct {
 	mu      sync.Mutex
 	ranks   []*member // by rank; nil has not joined
 	exited  []string  // by rank: how its process ended, "" if it has not
+	ended   []*member // whose processes are known to have ended, in that order
 	lost    []int     // ranks whose connection ended though they were in a group, in that order
 	formed  bool
 	over    bool // failed to form, or everyone has gone
@@ -147,8 +148,27 @@ func (j *job) group(m *member, id string) (*group, int, error) {
 	return g, rank, nil
 }
 
+// inTurn waits until the ranks that ended before this one have left, so that who ended only because of another is not blamed: the
+// ends of connections are not read in the order in which they came. A child may hold a connection open for longer.
+func (j *job) inTurn(m *member) {
+	j.mu.Lock()
+	before, _, _ := lo.Cut(j.ended, []*member{m})
+	before = slices.Clone(before)
+	j.mu.Unlock()
+	end := time.After(leavePatience / 4)
+	for _, first := range before {
+		select {
+		case <-first.left:
+		case <-end:
+			return
+		}
+	}
+}
+
 // leave takes a process out of the job when its connection has ended.
 func (j *job) leave(m *member) {
+	defer close(m.left)
+	j.inTurn(m)
 	j.mu.Lock()
 	why := fmt.Sprintf("rank %d (process %d) has ended", m.rank, m.facts.PID)
 	if m.gone != nil {
@@ -196,6 +216,7 @@ func (j *job) rankExited(rank int, why string) {
 		return
 	}
 	j.exited[rank] = why
+	j.ended = append(j.ended, j.ranks[rank])
 }
 
 // dropWaiting gives up the groups that wait for a rank that has ended. j.mu is held.

@@ -30,7 +30,8 @@ type member struct {
 	rank  int // in the job; -1 before Join
 	facts collective.Rank
 	job   *job
-	gone  error // why receive ended
+	gone  error         // why receive ended
+	left  chan struct{} // closed when the job goes on without it
 }
 
 // admit checks that the process belongs to the agent's user.
