@@ -33,7 +33,7 @@ func onGPUs(rows []row) backend.Requirements {
 		Vendors:       []string{"nvidia"},
 		Capabilities:  []string{"8.0+"},
 		Driver:        "450",
-		Windows:       lo.Map(rows, func(r row, _ int) backend.Window { return r.window() }),
+		Windows:       windows(rows),
 		InFlight:      1,
 		Deterministic: true,
 	}
@@ -44,9 +44,18 @@ const minDriver = "11.0"
 // shared is what all backends have in common.
 type shared struct{}
 
-// accept serves the windows of the requirements: there is nothing else that the answer depends on.
+// accept serves the windows of the requirements, of those that were measured if there are any for the group: a guess for more kinds of
+// machines does not widen them.
 func accept(info backend.Info, req backend.Request) (backend.Verdict, error) {
-	return info.Requirements.Check(req), nil
+	v := info.Requirements.Check(req)
+	known := info.Requirements
+	known.Windows = lo.Reject(known.Windows, func(w backend.Window, _ int) bool { return w.Unmeasured })
+	if v.Kind == backend.Accept && len(known.Windows) > 0 {
+		if measured := known.Check(req); measured.Kind == backend.Accept {
+			return measured, nil
+		}
+	}
+	return v, nil
 }
 
 // Release has nothing to end.

@@ -25,9 +25,13 @@ func (hostStaged) Info() backend.Info {
 	}
 }
 
-// Accept serves the windows.
+// Accept serves the windows, or less where NCCL has a faster way than without peer access.
 func (h hostStaged) Accept(_ context.Context, req backend.Request) (backend.Verdict, error) {
-	return accept(h.Info(), req)
+	info := h.Info()
+	if req.Group.P2P == topology.P2PReported && req.Group.Worst().Class == topology.NVLink {
+		info.Requirements.Windows = windows(besideNVLinkRows)
+	}
+	return accept(info, req)
 }
 
 // hostOneShot is the largest message that is sent whole: beyond it, what crosses PCIe costs more than waiting once more.

@@ -107,6 +107,42 @@ func TestPeerAccess(t *testing.T) {
 	}
 }
 
+// TestHostStagedEnds: where NCCL gets faster, which depends on whether it may be taken to go over NVLink.
+func TestHostStagedEnds(t *testing.T) {
+	for _, c := range []struct {
+		world      int
+		capability string
+		link       topology.Class
+		p2p        topology.P2P
+		most       int64
+		guess      bool
+	}{
+		{2, "9.0", topology.NVLink, topology.P2PNone, 512 << 10, false},
+		{2, "9.0", topology.NVLink, topology.P2PReported, 32 << 10, false},
+		{4, "9.0", topology.NVLink, topology.P2PNone, 1 << 20, false},
+		{4, "9.0", topology.NVLink, topology.P2PReported, 128 << 10, false},
+		{8, "9.0", topology.NVLink, topology.P2PReported, 32 << 10, true},
+		{8, "9.0", topology.NVLink, topology.P2PNone, 1 << 20, true},
+		{8, "12.0", topology.PHB, topology.P2PReported, 1 << 20, true},
+		{8, "12.0", topology.PHB, topology.P2PNone, 1 << 20, true},
+	} {
+		graph := topology.Graph{P2P: c.p2p, Links: make([][]topology.Link, c.world)}
+		for i := range c.world {
+			graph.Devices = append(graph.Devices, topology.Device{Index: i, Vendor: "nvidia", Capability: c.capability})
+			graph.Links[i] = lo.Times(c.world, func(k int) topology.Link { return lo.Ternary(k == i, topology.Link{}, topology.Link{Class: c.link}) })
+		}
+		g := collective.GPUGroup("g", graph, 1)
+		for i := range g.Ranks {
+			g.Ranks[i].Driver = "570.86"
+		}
+		v, err := hostStaged{}.Accept(t.Context(), backend.Request{Group: g, Class: collective.Class{Memory: collective.CUDA, DataType: collective.BFloat16}})
+		most := lo.Max(lo.Map(v.Ranges, func(r backend.Range, _ int) int64 { return r.Max }))
+		if err != nil || most != c.most || !lo.EveryBy(v.Ranges, func(r backend.Range) bool { return r.Unmeasured == c.guess }) {
+			t.Errorf("%+v: %s, %v", c, v, err)
+		}
+	}
+}
+
 // TestCallIsTheHeaders: the argument block that the GPU tests build has the size of weir_call.
 func TestCallIsTheHeaders(t *testing.T) {
 	if got := unsafe.Sizeof(call{}); got != 200 {
