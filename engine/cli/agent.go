@@ -49,8 +49,9 @@ func (a *app) agent() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "agent --ranks N",
 		Short: "Serve ranks that something else starts",
-		Long: `Serve ranks that another launcher starts on this host. Give each of them the variables that weir prints:
-` + rank.EnvSocket + `, ` + rank.EnvRank + ` (0 to N-1) and ` + rank.EnvWorldSize + `. When all ranks of a job have ended, the next job may join.
+		Long: `Serve ranks that another launcher starts on this host. Give each of them the variables that weir prints on
+standard output, ` + rank.EnvSocket + ` and ` + rank.EnvWorldSize + `, and its number in ` + rank.EnvRank + ` (0 to N-1; with the drop-in for
+NCCL the agent chooses). When all ranks of a job have ended, the next job may join.
 The agent runs until it gets SIGINT or SIGTERM; with --once until the first job has ended, or nobody has joined within
 group.join_deadline.
 

@@ -3,6 +3,7 @@ package config
 import (
 	"maps"
 	"os"
+	"path/filepath"
 	"reflect"
 	"regexp"
 	"slices"
@@ -112,6 +113,28 @@ func TestDocumentListsFlagsAndVariables(t *testing.T) {
 		if got := l.Origin(m[2]); got != name {
 			t.Errorf("%s: the origin of %s is %s", m[1], m[2], got)
 		}
+	}
+}
+
+// What the C library and the drop-in for NCCL read may be in the environment of every command, as in that of weir run.
+func TestVariablesOfTheLibrariesAreNoConfiguration(t *testing.T) {
+	sources, err := filepath.Glob("../../sdk/*/*.c")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var read []string
+	for _, path := range sources {
+		b, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range regexp.MustCompile(`getenv\("(WEIR_\w+)"\)`).FindAllSubmatch(b, -1) {
+			read = append(read, string(m[1]))
+			mustLoad(t, "", []string{string(m[1]) + "=x"})
+		}
+	}
+	if !slices.Contains(read, "WEIR_NCCL_LIB") {
+		t.Errorf("the sources read %v: where is the drop-in?", read)
 	}
 }
 

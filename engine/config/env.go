@@ -27,11 +27,17 @@ const (
 	RequireVariable     = "WEIR_REQUIRE"          // tests read it: what must not be skipped
 	CookieVariable      = pluginv1.MagicCookieKey // plugins read it, also those that a person starts
 	BridgeVariable      = "WEIR_BRIDGE"           // workers without gRPC read it: the program that speaks it for them
+	NCCLVariable        = "WEIR_NCCL_LIB"         // the drop-in for NCCL reads it: the real NCCL
+	NCCLWaitVariable    = "WEIR_NCCL_TIMEOUT"     // the drop-in reads it: how long it waits for its peers
+	LibraryVariable     = "WEIR_LIB"              // the drop-in reads it: libweir.so
 )
 
 // ReservedVariables lists the variables that the loader ignores.
 func ReservedVariables() []string {
-	return []string{AgentSocketVariable, RankVariable, WorldSizeVariable, DeviceVariable, RequireVariable, CookieVariable, BridgeVariable}
+	return []string{
+		AgentSocketVariable, RankVariable, WorldSizeVariable, DeviceVariable, RequireVariable, CookieVariable, BridgeVariable,
+		NCCLVariable, NCCLWaitVariable, LibraryVariable,
+	}
 }
 
 // VariableFor is the variable that sets a key, such as WEIR_GROUP__DEADLINE for group.deadline.

@@ -21,7 +21,7 @@ func Flags(fs *pflag.FlagSet) {
 	fs.StringP(fileFlag, "c", "", "read the configuration from this YAML `file`")
 	annotate := func(name, key string) { fs.Lookup(name).Annotations = map[string][]string{keyAnnotation: {key}} }
 
-	fs.String("deadline", "", fmt.Sprintf("longest `duration` of one all-reduce call (default %s)", text(d.Group.Deadline)))
+	fs.String("deadline", "", fmt.Sprintf("longest `duration` that a rank waits for another one in an all-reduce (default %s)", text(d.Group.Deadline)))
 	annotate("deadline", "group.deadline")
 	fs.String("join-deadline", "", fmt.Sprintf("longest `duration` until all ranks have joined (default %s)", text(d.Group.JoinDeadline)))
 	annotate("join-deadline", "group.join_deadline")

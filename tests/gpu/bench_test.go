@@ -46,7 +46,7 @@ func bench(t *testing.T, variables ...string) string {
 		t.Fatal(err)
 	}
 	defer os.RemoveAll(run)
-	c.Env = slices.Concat(os.Environ(), []string{
+	c.Env = slices.Concat(environ(), []string{
 		"XDG_CACHE_HOME=" + t.TempDir(), "XDG_RUNTIME_DIR=" + run, "WEIR_GROUP__SHARE_DEVICES=true",
 		"WEIR_PLUGINS__NCCL__SETTINGS__LIBRARY=" + findNCCL(t).Path,
 	}, variables)
@@ -55,6 +55,11 @@ func bench(t *testing.T, variables ...string) string {
 		t.Fatalf("weir bench: %v\n%s", err, out)
 	}
 	return string(out)
+}
+
+// environ is the environment without the variables of these tests, which weir refuses as configuration that it does not know.
+func environ() []string {
+	return slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "WEIR_GPU_") })
 }
 
 // servedBy is the backend in the last column of a table without wrong results.

@@ -122,7 +122,7 @@ func runRanks(t *testing.T, name string, args ...string) (results, other, stderr
 	defer cancel()
 	var errs strings.Builder
 	c := exec.CommandContext(ctx, name, args...)
-	c.Env, c.Stderr, c.WaitDelay = append(os.Environ(), dropInEnv(t)...), &errs, 5*time.Second
+	c.Env, c.Stderr, c.WaitDelay = append(environ(), dropInEnv(t)...), &errs, 5*time.Second
 	out, err := c.Output()
 	if err != nil {
 		t.Fatalf("%s %v: %s\n%s%s", name, args, err, out, errs.String())
