@@ -86,7 +86,7 @@ int ncclGetUniqueId(id *out) {
 	int r = trouble("ncclGetUniqueId", 0);
 	if (r) return r;
 	memset(out, 0, sizeof *out);
-	int fd = memfd_create("weir-fake-nccl", MFD_CLOEXEC); // closed when all ranks have it
+	int fd = memfd_create("fake-nccl", MFD_CLOEXEC); // closed when all ranks have it
 	if (fd < 0 || ftruncate(fd, sizeof(meeting))) { say(0, "no shared memory"); return SYSTEM_ERROR; }
 	snprintf(out->bytes, sizeof out->bytes, "/proc/%d/fd/%d", getpid(), fd);
 	return SUCCESS;
