@@ -57,29 +57,15 @@ func (r *round) leftovers(before surroundings) error {
 	return fmt.Errorf("left behind: %s", strings.Join(l.words, "; "))
 }
 
-// fresh are the files around that were not there before. The tests' own library leaves one when a rank is killed while it
-// makes a communicator, which is removed here; Weir itself makes none.
+// fresh are the files around that were not there before.
 func (s surroundings) fresh() (found []string) {
 	for path := range lookAround() {
-		if s[path] {
-			continue
+		if !s[path] {
+			found = append(found, path)
 		}
-		if name, ours := strings.CutPrefix(filepath.Base(path), "weir-fake-nccl-"); ours {
-			maker, _, _ := strings.Cut(name, "-")
-			if pid, _ := strconv.Atoi(maker); !alive(pid) {
-				_ = os.Remove(path)
-			}
-			continue
-		}
-		found = append(found, path)
 	}
 	slices.Sort(found)
 	return found
-}
-
-func alive(pid int) bool {
-	p, ok := readProcess(pid)
-	return ok && !p.zombie
 }
 
 // socketsIn are the Unix sockets, bound to a path below the folder, that some process still has.
