@@ -146,7 +146,8 @@ func (r Record) differs(other Record) bool {
 func (b *Board) record(rank int, number uint64) (Record, bool) {
 	r := &b.Part(rank).records[number%numRecords]
 	load := func(off int) uint64 { return atomic.LoadUint64(&r[off/8]) }
-	what, end, by := load(recWhat), load(recEnd), load(recBy)
+	end := load(recEnd) // first: a call may be published twice, and then it ends as the second time says
+	what, by := load(recWhat), load(recBy)
 	x := Record{
 		Number: number, Bytes: int64(what & (1<<40 - 1)), Rejected: what>>49&1 == 1,
 		Start: time.Unix(0, int64(load(recStart))), End: time.Unix(0, int64(end)), Ended: end != 0, Counter: int(by) - 1,
