@@ -18,7 +18,7 @@ func TestDropInRankGone(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			j := ncclJob{ranks: 2, program: []string{program, c.scenario}, env: []string{"FAKE_NCCL_LATER=0", "FAKE_NCCL_ENDS=" + c.ends}}
 			out := j.underAgent(t, func(rank int) []string { return []string{"NRANK=" + strconv.Itoa(rank)} })
-			if !regexp.MustCompile("(?m)" + c.want).MatchString(out[0]) || out[1] != "[exit status 3]" {
+			if !regexp.MustCompile("(?m)"+c.want).MatchString(out[0]) || out[1] != "[exit status 3]" {
 				t.Errorf("want %s:\n%s", c.want, out)
 			}
 		})
