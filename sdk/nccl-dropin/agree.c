@@ -13,8 +13,9 @@ typedef struct {
 	uint32_t types; /* of the last round: what this rank has seen to be served */
 	int32_t ok;
 	own_rank self;
+	who process;
 } vote;
-enum { MAGIC = 0x77656902, FIRST_MS = 60000, LATER_MS = 20 * 60000 };
+enum { MAGIC = 0x77656903, FIRST_MS = 60000, LATER_MS = 20 * 60000, LOOK_MS = 100, GONE_MS = 2000 };
 
 typedef struct {
 	served *of;
@@ -22,6 +23,10 @@ typedef struct {
 	int rank, size;
 	device_room room;
 	vote *votes;
+
+	int64_t end, look; /* of what is waited for, and when to look after the peers */
+	who *peers;        /* by rank, once all have said who they are */
+	int gone;          /* 1 + a rank whose process has ended */
 } meeting;
 
 const char weir_nccl_ended[] = "the communicator has ended";
@@ -35,22 +40,38 @@ static int hold(served *s) {
 }
 static void release(served *s) { pthread_mutex_unlock(&s->alive); }
 
+/* late says why there is no use in waiting on. A rank that has ended may have left what the others wait for on its way to them. */
+static const char *late(meeting *m) {
+	static __thread char text[64];
+	int64_t now = weir_nccl_now_ms();
+	if (m->peers && !m->gone && now >= m->look) {
+		m->look = now + LOOK_MS;
+		for (int r = 0; r < m->size && !m->gone; r++)
+			if (weir_nccl_has_ended(&m->peers[r], &m->peers[m->rank])) m->gone = r + 1;
+		if (m->gone && m->end > now + GONE_MS) m->end = now + GONE_MS;
+	}
+	if (now <= m->end) return NULL;
+	if (!m->gone) return "a rank did not answer in time";
+	snprintf(text, sizeof text, "rank %d (process %d) has ended", m->gone - 1, m->peers[m->gone - 1].pid);
+	return text;
+}
+
 /* await waits until a communicator that does not block has done what it was asked for. */
-static const char *await(served *s, int64_t end) {
-	for (;; usleep(500)) {
-		if (!hold(s)) return weir_nccl_ended;
-		ncclResult_t now = IN_PROGRESS, r = real_ncclCommGetAsyncError(s->comm, &now);
-		release(s);
+static const char *await(meeting *m) {
+	for (const char *error;; usleep(500)) {
+		if (!hold(m->of)) return weir_nccl_ended;
+		ncclResult_t now = IN_PROGRESS, r = real_ncclCommGetAsyncError(m->comm, &now);
+		release(m->of);
 		if (r != SUCCESS || (now != SUCCESS && now != IN_PROGRESS)) return "the communicator has an error";
 		if (now == SUCCESS) return NULL;
-		if (weir_nccl_now_ms() > end) return "a rank did not answer in time";
+		if ((error = late(m))) return error;
 	}
 }
 
 /* gather gives every rank's vote to every rank. */
 static const char *gather(meeting *m, const vote *own, int64_t timeout_ms) {
 	size_t at = m->rank * sizeof *own;
-	int64_t end = weir_nccl_now_ms() + timeout_ms;
+	m->end = weir_nccl_now_ms() + timeout_ms;
 	memcpy((char *)m->room.host + at, own, sizeof *own);
 	const char *error = weir_nccl_upload(&m->room, at, sizeof *own);
 	if (error) return error;
@@ -59,13 +80,13 @@ static const char *gather(meeting *m, const vote *own, int64_t timeout_ms) {
 	ncclResult_t r = real_ncclAllGather((void *)(memory + at), (void *)memory, sizeof *own, NCCL_UINT8, m->comm, m->room.stream);
 	release(m->of);
 	if (r != SUCCESS && r != IN_PROGRESS) return "an all-gather of the communicator failed";
-	if ((r == IN_PROGRESS && (error = await(m->of, end))) || (error = weir_nccl_download(&m->room))) return error;
-	for (; (error = weir_nccl_done(&m->room)) == weir_nccl_not_yet; usleep(50)) {
+	if ((r == IN_PROGRESS && (error = await(m))) || (error = weir_nccl_download(&m->room))) return error;
+	for (const char *why; (error = weir_nccl_done(&m->room)) == weir_nccl_not_yet; usleep(50)) {
 		if (!__atomic_load_n(&m->of->comm, __ATOMIC_ACQUIRE)) return weir_nccl_ended;
-		if (weir_nccl_now_ms() > end) return "a rank did not answer in time";
+		if ((why = late(m))) return why;
 	}
 	m->votes = m->room.host;
-	return error ? error : await(m->of, end); /* or it has only left, because the communicator has ended or failed */
+	return error ? error : await(m); /* or it has only left, because the communicator has ended or failed */
 }
 
 /* against finds what speaks against Weir in the facts that all have; why has room for 256 bytes. */
@@ -144,18 +165,20 @@ static int form(meeting *m, vote *own, weir_session session) {
 static const char *talk(meeting *m, uint32_t *types, char *why) {
 	static __thread char text[256];
 	vote own = {.magic = MAGIC, .ok = 1};
-	int ordinal = 0;
-	if (real_ncclCommCuDevice(m->comm, &ordinal) != SUCCESS) return "the communicator does not tell its device";
+	who peers[m->size];
 	weir_nccl_self(&own.self);
+	weir_nccl_who(&own.process);
 	const char *limit = getenv("WEIR_NCCL_TIMEOUT"), *error = gather(m, &own, limit && atoi(limit) > 0 ? atoi(limit) * 1000L : FIRST_MS);
 	if (error) {
 		snprintf(text, sizeof text, "%s: every rank of a communicator must have this library, or none (rank %d of %d, first all-gather)", error, m->rank, m->size);
 		return error == weir_nccl_ended ? error : text;
 	}
 	if (against(m, why)) return NULL;
+	for (int r = 0; r < m->size; r++) peers[r] = m->votes[r].process;
+	m->peers = peers;
 	weir_session session;
 	own.self.rank = m->rank;
-	const char *trouble = weir_nccl_joined(&session, &own.self.rank, ordinal);
+	const char *trouble = weir_nccl_joined(&session, &own.self.rank, m->room.device); /* a CUdevice is its ordinal */
 	if (trouble) refuse(&own, trouble);
 	if ((error = gather(m, &own, LATER_MS)) || failed(m, why)) return error;
 	form(m, &own, session);
@@ -178,7 +201,8 @@ static void tell(const meeting *m, uint32_t types, const char *why) {
 
 /* ask has NCCL tell who this rank is, once it is ready to. */
 static const char *ask(meeting *m) {
-	const char *error = await(m->of, INT64_MAX); /* NCCL's own wait for the peers, which is the program's to bound */
+	m->end = INT64_MAX; /* NCCL's own wait for the peers is the program's to bound */
+	const char *error = await(m);
 	if (error) return error;
 	if (!hold(m->of)) return weir_nccl_ended;
 	if (real_ncclCommCount(m->comm, &m->size) != SUCCESS || real_ncclCommUserRank(m->comm, &m->rank) != SUCCESS || real_ncclCommCuDevice(m->comm, &m->room.device) != SUCCESS)
@@ -196,7 +220,7 @@ const char *weir_nccl_agree(served *s) {
 	error = weir_nccl_enter(&m.room, m.room.device, m.size * sizeof(vote));
 	if (!error) error = talk(&m, &types, why);
 	if (!error) tell(&m, types, why);
-	if (!error) weir_nccl_leave(&m.room); /* else something may still run in it */
+	weir_nccl_leave(&m.room, !error);
 	if (!error && !why[0]) {
 		__atomic_store_n(&s->types, types, __ATOMIC_RELEASE);
 		return NULL;

@@ -99,14 +99,14 @@ const char *weir_nccl_enter(device_room *r, int ordinal, size_t bytes) {
 	return NULL;
 }
 
-void weir_nccl_leave(device_room *r) {
+void weir_nccl_leave(device_room *r, int idle) {
 	if (!r->context) return;
-	if (r->host) cu.MemFreeHost(r->host);
-	if (r->memory) cu.MemFree(r->memory);
-	if (r->stream) cu.StreamDestroy(r->stream);
+	if (idle && r->host) cu.MemFreeHost(r->host);
+	if (idle && r->memory) cu.MemFree(r->memory);
+	if (idle && r->stream) cu.StreamDestroy(r->stream);
 	cu.ThreadExchangeStreamCaptureMode(&r->mode);
 	cu.CtxSetCurrent(r->before);
-	cu.DevicePrimaryCtxRelease(r->device);
+	if (idle) cu.DevicePrimaryCtxRelease(r->device);
 	r->context = NULL;
 }
 

@@ -33,7 +33,7 @@ typedef struct {
 const char *weir_nccl_current_device(char bus_id[32], int *ordinal); /* of this thread; an error if there is none */
 const char *weir_nccl_bus_id(int device, char bus_id[32]);
 const char *weir_nccl_enter(device_room *room, int device, size_t bytes);
-void weir_nccl_leave(device_room *room);
+void weir_nccl_leave(device_room *room, int idle); /* what may still run in a room that is not idle keeps its memory */
 const char *weir_nccl_upload(device_room *room, size_t at, size_t bytes);
 const char *weir_nccl_download(device_room *room); /* all of it, behind what is on the stream; it waits for nothing */
 const char *weir_nccl_done(device_room *room);     /* NULL: it is; weir_nccl_not_yet: it is not */
@@ -66,6 +66,14 @@ typedef struct {
 void weir_nccl_begin_join(int rather); /* on a thread of its own, if there is an agent; the first call counts */
 void weir_nccl_self(own_rank *self); /* who this process is or would be; waits for nothing */
 const char *weir_nccl_joined(weir_session *, int32_t *rank, int device); /* waits for the join; rank is a wish before; an error with its words */
+
+/* who.c: which process a rank is. */
+typedef struct {
+	uint64_t space, born; /* inode of its PID namespace, 0 if that is not known; when it was started */
+	int32_t pid;
+} who;
+void weir_nccl_who(who *w);                               /* this process */
+int weir_nccl_has_ended(const who *w, const who *own);    /* for certain; 0 if it lives or cannot be seen from here */
 
 /* A communicator whose ranks agree, or have agreed that Weir serves it. */
 typedef struct served {

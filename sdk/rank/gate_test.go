@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/samber/lo"
 	"golang.org/x/sys/unix"
 
 	"github.com/weir-project/weir/core/collective"
@@ -29,8 +30,14 @@ const gateDeadline = 300 * time.Millisecond
 
 func newGated(t *testing.T) *gated {
 	t.Helper()
+	return newGatedAmong(t, 1)
+}
+
+// newGatedAmong is rank 0 of more, which are the test too.
+func newGatedAmong(t *testing.T, world int) *gated {
+	t.Helper()
 	noLeaks(t)
-	file, err := sealed.New("board", rankv1.BoardSize(1))
+	file, err := sealed.New("board", rankv1.BoardSize(world))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -38,11 +45,11 @@ func newGated(t *testing.T) *gated {
 	if err != nil {
 		t.Fatal(err)
 	}
-	x := &gated{t: t, board: rankv1.NewBoard(memory, 1)}
+	x := &gated{t: t, board: rankv1.NewBoard(memory, world)}
 	a, b := hostile.Sockets(t)
-	x.agent, x.sess = rankv1.NewConn(a), newSession(rankv1.NewConn(b), Options{WorldSize: 1})
+	x.agent, x.sess = rankv1.NewConn(a), newSession(rankv1.NewConn(b), Options{WorldSize: world})
 	x.group, err = x.sess.open(&reply{message: &rankv1.ToRank{Body: &rankv1.ToRank_GroupReady{GroupReady: &rankv1.GroupReady{
-		Group: "g1", Facts: pluginv1.FromGroup(collective.HostGroup("g1", 1)), Ranks: []int32{0}, DeadlineNs: int64(gateDeadline),
+		Group: "g1", Facts: pluginv1.FromGroup(collective.HostGroup("g1", world)), Ranks: lo.RangeWithSteps[int32](0, int32(world), 1), DeadlineNs: int64(gateDeadline),
 	}}}, files: []sharedFile{{file}}})
 	if err != nil {
 		t.Fatal(err)

@@ -97,6 +97,7 @@ type deviceWatch struct {
 	number uint64      // call at which a peer was first seen to be behind; 0 for none
 	waited exec.Waited // since then
 	looked uint64      // calls begun, of all ranks together, when the recorded ones were compared last
+	doubt  uint64      // call in progress that a peer was seen to have refused; 0 for none
 }
 
 // watchDevice looks for what a call on a stream cannot report: what went wrong after the call had returned, ranks that
@@ -157,6 +158,9 @@ func (g *Group) compare(now time.Time) {
 		peer.Class.Captured = own.Class.Captured // a call is published before it is known whether it is captured
 		switch {
 		case rank == g.rank:
+		case peer.Refused == own.Number && own.Done < own.Number && g.watched.doubt != own.Number:
+			g.watched.doubt = own.Number // it may be about to be refused here too; if not, the next look will tell
+			return
 		case peer.Number == own.Number && (peer.Rejected || peer.Class != own.Class || peer.Bytes != own.Bytes),
 			peer.Refused == own.Number && own.Refused != own.Number:
 			g.brokenLater(own.Number, &exec.Mismatch{Rank: rank})

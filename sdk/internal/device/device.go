@@ -7,7 +7,10 @@ import (
 	"os"
 	"runtime"
 	"strings"
+	"sync"
 	"time"
+
+	"github.com/samber/lo"
 
 	"github.com/weir-project/weir/core/backend"
 	"github.com/weir-project/weir/core/topology"
@@ -28,7 +31,8 @@ type Device struct {
 	Driver  string // version of the kernel's driver, such as "580.159.04"; "" if it cannot be read
 	Context cuda.Context
 
-	stream cuda.Stream // for set-up and self-tests
+	mu    sync.Mutex
+	spare []cuda.Stream // for set-up and self-tests: see take
 }
 
 // Open starts the driver and makes or joins the primary context of a device: an index, a UUID or the beginning of one, a
@@ -59,11 +63,32 @@ func Open(name string, rank int) (*Device, error) {
 	if d.Context, err = api.Retain(d.Info.Index); err != nil {
 		return nil, fmt.Errorf("device %d: %w", d.Info.Index, err)
 	}
-	err = d.Do(func() (err error) { d.stream, err = api.NewStream(); return err })
+	var s cuda.Stream
+	err = d.Do(func() (err error) { s, err = d.take(); return err })
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("device %d: %w", d.Info.Index, err), api.Release(d.Info.Index))
 	}
+	d.give(s)
 	return d, nil
+}
+
+// take is a stream that nobody else uses until it is given: what two groups that are decided at a time put on one would wait for each
+// other, or become part of the other's graph. There is one from the start, and hardly ever another. Within Do.
+func (d *Device) take() (cuda.Stream, error) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if last := len(d.spare) - 1; last >= 0 {
+		s := d.spare[last]
+		d.spare = d.spare[:last]
+		return s, nil
+	}
+	return d.API.NewStream()
+}
+
+func (d *Device) give(s cuda.Stream) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.spare = append(d.spare, s)
 }
 
 func find(api *cuda.API, name string, rank int) (topology.Device, error) {
@@ -96,7 +121,14 @@ func driverVersion() string {
 
 // Close gives the context up.
 func (d *Device) Close() error {
-	return errors.Join(d.Do(func() error { return d.API.DestroyStream(d.stream) }), d.API.Release(d.Info.Index))
+	d.mu.Lock()
+	spare := d.spare
+	d.spare = nil
+	d.mu.Unlock()
+	err := d.Do(func() error {
+		return errors.Join(lo.Map(spare, func(s cuda.Stream, _ int) error { return d.API.DestroyStream(s) })...)
+	})
+	return errors.Join(err, d.API.Release(d.Info.Index))
 }
 
 // setUpPatience bounds small work on a device that may be busy with the kernels of others.
@@ -104,18 +136,25 @@ const setUpPatience = 20 * time.Second
 
 // Clear zeroes device memory, within Do, and returns when that is done. It waits for nothing else on the device.
 func (d *Device) Clear(p cuda.Pointer, bytes int64) error {
-	if err := d.API.FillAsync(p, 0, bytes, d.stream); err != nil {
-		return err
-	}
-	return d.Wait(d.stream, time.Now().Add(setUpPatience), nil)
+	return d.setUp(func(s cuda.Stream) error { return d.API.FillAsync(p, 0, bytes, s) })
 }
 
 // Write copies to device memory as Clear zeroes it.
 func (d *Device) Write(p cuda.Pointer, src []byte) error {
-	if err := d.API.ToDeviceAsync(p, src, d.stream); err != nil {
+	return d.setUp(func(s cuda.Stream) error { return d.API.ToDeviceAsync(p, src, s) })
+}
+
+// setUp waits for what f puts on a stream. One that did not come to its end is nobody's any more.
+func (d *Device) setUp(f func(cuda.Stream) error) error {
+	s, err := d.take()
+	if err != nil {
 		return err
 	}
-	return d.Wait(d.stream, time.Now().Add(setUpPatience), nil)
+	if err := errors.Join(f(s), d.Wait(s, time.Now().Add(setUpPatience), nil)); err != nil {
+		return err
+	}
+	d.give(s)
+	return nil
 }
 
 // Do runs f on a thread with the device's context, so that nothing in it disturbs a capture in progress, and brings the

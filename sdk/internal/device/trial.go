@@ -26,6 +26,7 @@ type Trial struct {
 	Alloc func(bytes int64) (cuda.Pointer, error)
 	Free  func(cuda.Pointer) error
 
+	stream  cuda.Stream // from Reserve until Close
 	in, out cuda.Pointer
 	graphs  []cuda.Graph     // until Close
 	execs   []cuda.GraphExec // what was made of those that are not like Exec; the last serves all that are like it
@@ -41,7 +42,7 @@ func (t *Trial) Run(dst, src []byte) error {
 		if &dst[0] == &src[0] {
 			in = t.out
 		}
-		s, bytes := d.stream, int64(len(src))
+		s, bytes := t.stream, int64(len(src))
 		if err := errors.Join(d.API.ToDeviceAsync(t.out, dst, s), d.API.ToDeviceAsync(in, src, s), t.wait()); err != nil {
 			return err
 		}
@@ -61,7 +62,7 @@ func (t *Trial) once(f func() error) error {
 		}
 		return t.wait()
 	}
-	g, err := d.Record(func(cuda.Stream) error { return f() })
+	g, err := d.record(t.stream, f)
 	if err != nil {
 		return err
 	}
@@ -71,7 +72,7 @@ func (t *Trial) once(f func() error) error {
 	if err != nil {
 		return fmt.Errorf("capture: %w", err)
 	}
-	if err := d.API.Launch(x, d.stream); err != nil {
+	if err := d.API.Launch(x, t.stream); err != nil {
 		return err
 	}
 	return t.wait()
@@ -96,15 +97,24 @@ func (t *Trial) executable(g cuda.Graph) (cuda.GraphExec, error) {
 	return x, err
 }
 
-func (t *Trial) wait() error { return t.Device.Wait(t.Device.stream, t.Deadline, t.Stopped) }
+func (t *Trial) wait() error { return t.Device.Wait(t.stream, t.Deadline, t.Stopped) }
 
-// Record is what f puts on the stream, as a graph.
+// Record is what f puts on a stream, as a graph. Within Do.
 func (d *Device) Record(f func(s cuda.Stream) error) (cuda.Graph, error) {
-	if err := d.API.BeginCapture(d.stream, cuda.CaptureThreadLocal); err != nil {
+	s, err := d.take()
+	if err != nil {
 		return 0, err
 	}
-	err := f(d.stream)
-	g, e := d.API.EndCapture(d.stream)
+	defer d.give(s)
+	return d.record(s, func() error { return f(s) })
+}
+
+func (d *Device) record(s cuda.Stream, f func() error) (cuda.Graph, error) {
+	if err := d.API.BeginCapture(s, cuda.CaptureThreadLocal); err != nil {
+		return 0, err
+	}
+	err := f()
+	g, e := d.API.EndCapture(s)
 	if err = errors.Join(err, e); err != nil {
 		return 0, fmt.Errorf("capture: %w", err)
 	}
@@ -136,6 +146,9 @@ func (t *Trial) Reserve(bytes int64) error {
 		t.Alloc, t.Free = t.Device.API.Alloc, t.Device.API.Free
 	}
 	return t.Device.Do(func() (err error) {
+		if t.stream, err = t.Device.take(); err != nil {
+			return err
+		}
 		if t.in, err = t.Alloc(bytes); err == nil {
 			t.out, err = t.Alloc(bytes)
 		}
@@ -165,11 +178,16 @@ const closePatience = 10 * time.Second
 // Close frees the buffers when the stream uses them no more. After a Run that failed it comes when what is on trial has been
 // given up; work that does not end all the same keeps the buffers.
 func (t *Trial) Close() error {
+	if t.stream == 0 {
+		return nil // nothing was reserved
+	}
 	return t.Device.Do(func() error {
-		if err := t.Device.Wait(t.Device.stream, time.Now().Add(closePatience), nil); err != nil {
+		if err := t.Device.Wait(t.stream, time.Now().Add(closePatience), nil); err != nil {
 			return err
 		}
 		t.free()
+		t.Device.give(t.stream)
+		t.stream = 0
 		return nil
 	})
 }

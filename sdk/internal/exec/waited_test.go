@@ -26,7 +26,7 @@ func TestWaited(t *testing.T) {
 
 // TestDeadlineOfASlowCall has a peer take its time for every tile of a call: the call takes longer than the deadline, no tile does.
 func TestDeadlineOfASlowCall(t *testing.T) {
-	const tiles, tile, step, deadline = 8, 64, 100 * time.Millisecond, 400 * time.Millisecond
+	const tiles, tile, step, deadline = 8, 64, 300 * time.Millisecond, 2 * time.Second
 	g := newTeam(t, flat(2, tile), Watch{Deadline: deadline})
 	c := class(collective.Int8, collective.Sum)
 	out := aligned(tiles * tile)

@@ -114,7 +114,8 @@ func (b *Board) RecordOf(rank int, number uint64) (Record, bool) {
 }
 
 // Differ is the first of the recorded calls that a rank made in another way than some peer, which of them was in device memory: such
-// calls return before the ranks have met. Whether a call is captured counts once both have made it.
+// calls return before the ranks have met. Whether a call is captured counts once both have made it, and whether it was refused once the
+// other is through with it: it may be about to be refused too.
 func (b *Board) Differ(rank int) (number uint64, peer int, found bool) {
 	own := b.Number(rank)
 	for p := range b.world {
@@ -125,7 +126,7 @@ func (b *Board) Differ(rank int) (number uint64, peer int, found bool) {
 		for n := max(last, numRecords) - numRecords + 1; n <= last && (!found || n < number); n++ {
 			mine, have := b.RecordOf(rank, n)
 			theirs, has := b.RecordOf(p, n)
-			if have && has && mine.differs(theirs) {
+			if have && has && mine.differs(theirs) && !(n == own && mine.open(theirs)) && !(n == b.Number(p) && theirs.open(mine)) {
 				number, peer, found = n, p, true
 			}
 		}
@@ -143,10 +144,14 @@ func (r Record) differs(other Record) bool {
 	return r.Rejected != other.Rejected || r.Class != other.Class || r.Bytes != other.Bytes
 }
 
+// open reports whether a call is in progress that a peer has refused.
+func (r Record) open(peer Record) bool { return peer.Rejected && !r.Rejected && !r.Ended }
+
 func (b *Board) record(rank int, number uint64) (Record, bool) {
 	r := &b.Part(rank).records[number%numRecords]
 	load := func(off int) uint64 { return atomic.LoadUint64(&r[off/8]) }
-	what, end, by := load(recWhat), load(recEnd), load(recBy)
+	end := load(recEnd) // first: a call may be published twice, and then it ends as the second time says
+	what, by := load(recWhat), load(recBy)
 	x := Record{
 		Number: number, Bytes: int64(what & (1<<40 - 1)), Rejected: what>>49&1 == 1,
 		Start: time.Unix(0, int64(load(recStart))), End: time.Unix(0, int64(end)), Ended: end != 0, Counter: int(by) - 1,

@@ -5,6 +5,7 @@
 //   FAKE_NCCL_HANG      FUNCTION[:RANK] makes a function never return, not even when aborted
 //   FAKE_NCCL_CRASH     FUNCTION[:RANK] makes a function end the process
 //   FAKE_NCCL_ASYNC     RESULT[:RANK] is the asynchronous error after the first hundred all-reduces
+//   FAKE_NCCL_ENDS      N:RANK ends the process of a rank at the all-gather after its first N collectives
 //   FAKE_NCCL_WRONG     rank that gets a wrong sum
 //   FAKE_NCCL_LATER     MS[:RANK] makes communicators that do not block on a thread, after so long, and has collectives ask first, as
 //                       NCCL does, by ncclCommGetAsyncError whether their communicator is ready
@@ -380,7 +381,9 @@ int ncclAllReduce(const void *src, void *dst, size_t n, int type, int op, comm *
 }
 #endif
 int ncclAllGather(const void *src, void *dst, size_t n, int type, comm *c, void *stream) {
-	int r = trouble("ncclAllGather", c->rank);
+	int r = trouble("ncclAllGather", c->rank), after, ends;
+	const char *s = getenv("FAKE_NCCL_ENDS");
+	if (s && sscanf(s, "%d:%d", &after, &ends) == 2 && c->calls == after && c->rank == ends) _exit(3);
 	return r || (r = ready(c)) ? r : start((call){c, src, dst, n, type, GATHER}, stream);
 }
 #ifdef NEWER

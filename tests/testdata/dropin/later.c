@@ -5,6 +5,7 @@
 #include <pthread.h>
 
 enum { IN_PROGRESS = 7 };
+int cuCtxGetCurrent(void **), cuThreadExchangeStreamCaptureMode(int *);
 static config not_blocking = {sizeof(config), 0xcafebeef, 22809, 0, {0}};
 
 static int state(comm *c) {
@@ -68,6 +69,19 @@ static void refused(void) {
 	int now = wait_for(c);
 	printf("state %d %s\n", now, ncclGetLastError(c));
 	MUST(ncclCommAbort(c));
+}
+
+// left is refused without being asked to be patient, and looks whether its thread is as it was.
+static void left(void) {
+	comm *c;
+	void *before = 0, *after = 0;
+	int mode = 0, r;
+	MUST(cuCtxSetCurrent(0));
+	r = ncclCommInitRank(&c, ranks, meet(0), rank);
+	printf("made %d %s\n", r, ncclGetLastError(0));
+	MUST(cuCtxGetCurrent(&after));
+	MUST(cuThreadExchangeStreamCaptureMode(&mode));
+	printf("capture mode %d, %s context\n", mode, before == after ? "the same" : "another");
 }
 
 // narrow has only one GPU to see.
@@ -143,6 +157,7 @@ int main(int argc, char **argv) {
 	if (!strcmp(what, "made")) made();
 	else if (!strcmp(what, "parts")) parts();
 	else if (!strcmp(what, "refused")) refused();
+	else if (!strcmp(what, "left")) left();
 	else if (!strcmp(what, "ended")) ended();
 	else if (!strcmp(what, "words")) words();
 	else return with_blocking(argc, argv);
