@@ -63,7 +63,7 @@ func launch(ctx context.Context, b binary, opts Options) (*running, error) {
 		r.fault = context.Cause(ctx)
 		return r, r.fault
 	}
-	if limited.Err() != nil {
+	if limited.Err() != nil || err != nil && backend.ReasonFor(err).Code == backend.Timeout { // gRPC may end a call just before the deadline
 		err = r.failed(backend.Timeout, fmt.Errorf("it did not come up within %s%s", opts.StartTimeout, r.lastWords()))
 	}
 	var fault *backend.Fault
