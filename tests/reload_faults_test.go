@@ -20,7 +20,7 @@ import (
 // plans serve on, the rank comes back into the calls, and the next reload works.
 func TestReloadWithAStoppedRank(t *testing.T) {
 	t.Parallel()
-	r := startReloadingWith(t, []string{"WEIR_DEADLINES__PREPARE=1s", "WEIR_GROUP__DEADLINE=60s"}, "one", 3, "-for", "12s", "-pause", "1ms", "-max", "5000", "-op", "sum")
+	r := startReloadingWith(t, []string{"WEIR_DEADLINES__PREPARE=1s", "WEIR_GROUP__DEADLINE=60s"}, "one", 3, "-for", "20s", "-pause", "1ms", "-max", "5000", "-op", "sum")
 	before := r.status()
 	pid := before.Groups[0].Ranks[1].PID
 	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {

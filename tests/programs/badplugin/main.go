@@ -55,6 +55,7 @@ func (b bad) Accept(ctx context.Context, _ backend.Request) (backend.Verdict, er
 		panic("a hole in the map")
 	case "stops in accept":
 		_ = syscall.Kill(os.Getpid(), syscall.SIGSTOP)
+		time.Sleep(time.Hour) // another thread may take the signal, a moment later
 	case "changes its mind":
 		if asked.Add(1)%2 == 0 {
 			return backend.Declined(backend.Because(backend.TooSmall, "a hair", "a rope")), nil
