@@ -13,14 +13,37 @@ import (
 // functions that free memory or unload code wait for all that the device does, which may be a kernel that waits for a call
 // that another thread of this process is about to make.
 var kept = struct {
+	memory shelf[keptMemory, cuda.Pointer]
+	words  shelf[cuda.Context, []byte]
+	execs  shelf[cuda.Context, cuda.GraphExec]
+
 	mu      sync.Mutex
-	memory  map[keptMemory][]cuda.Pointer
-	words   map[cuda.Context][][]byte
 	modules map[keptModule]cuda.Module // in use or not
-	execs   map[cuda.Context][]cuda.GraphExec
-}{
-	memory: map[keptMemory][]cuda.Pointer{}, words: map[cuda.Context][][]byte{}, modules: map[keptModule]cuda.Module{},
-	execs: map[cuda.Context][]cuda.GraphExec{},
+}{modules: map[keptModule]cuda.Module{}}
+
+// shelf keeps things of which any with the same key will do.
+type shelf[K comparable, V any] struct {
+	mu   sync.Mutex
+	have map[K][]V
+}
+
+func (s *shelf[K, V]) take(key K) (v V, found bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if n := len(s.have[key]); n > 0 {
+		v, s.have[key] = s.have[key][n-1], s.have[key][:n-1]
+		return v, true
+	}
+	return v, false
+}
+
+func (s *shelf[K, V]) keep(key K, v V) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.have == nil {
+		s.have = map[K][]V{}
+	}
+	s.have[key] = append(s.have[key], v)
 }
 
 type keptMemory struct {
@@ -35,54 +58,36 @@ type keptModule struct {
 
 // takeMemory is device memory, whatever it holds, to be given to keepMemory.
 func takeMemory(d *device.Device, bytes int64) (cuda.Pointer, error) {
-	key := keptMemory{d.Context, bytes}
-	kept.mu.Lock()
-	if have := kept.memory[key]; len(have) > 0 {
-		kept.memory[key] = have[:len(have)-1]
-		kept.mu.Unlock()
-		return have[len(have)-1], nil
+	if p, found := kept.memory.take(keptMemory{d.Context, bytes}); found {
+		return p, nil
 	}
-	kept.mu.Unlock()
 	return d.API.Alloc(bytes)
 }
 
 func keepMemory(d *device.Device, p cuda.Pointer, bytes int64) error {
-	kept.mu.Lock()
-	defer kept.mu.Unlock()
-	key := keptMemory{d.Context, bytes}
-	kept.memory[key] = append(kept.memory[key], p)
+	kept.memory.keep(keptMemory{d.Context, bytes}, p)
 	return nil
 }
 
 // takeWords is page-locked memory for a kernelStatus, to be given to keepWords.
 func takeWords(d *device.Device) ([]byte, error) {
-	kept.mu.Lock()
-	if have := kept.words[d.Context]; len(have) > 0 {
-		kept.words[d.Context] = have[:len(have)-1]
-		kept.mu.Unlock()
-		return have[len(have)-1], nil
+	if words, found := kept.words.take(d.Context); found {
+		return words, nil
 	}
-	kept.mu.Unlock()
 	return d.API.AllocHost(statusBytes)
 }
 
 func keepWords(d *device.Device, words []byte) error {
-	kept.mu.Lock()
-	defer kept.mu.Unlock()
-	kept.words[d.Context] = append(kept.words[d.Context], words)
+	kept.words.keep(d.Context, words)
 	return nil
 }
 
 // takeExec is an instantiated graph of one kernel, to be updated before it is launched and to be given to keepExec. Making one
 // may wait for all that the device does, so it is made before ranks wait for one another.
 func takeExec(d *device.Device, kernel *cuda.Dispatch) (cuda.GraphExec, error) {
-	kept.mu.Lock()
-	if have := kept.execs[d.Context]; len(have) > 0 {
-		kept.execs[d.Context] = have[:len(have)-1]
-		kept.mu.Unlock()
-		return have[len(have)-1], nil
+	if x, found := kept.execs.take(d.Context); found {
+		return x, nil
 	}
-	kept.mu.Unlock()
 	g, err := d.Record(func(s cuda.Stream) error { return d.API.LaunchKernel(kernel, s) })
 	if err != nil {
 		return 0, err
@@ -92,9 +97,7 @@ func takeExec(d *device.Device, kernel *cuda.Dispatch) (cuda.GraphExec, error) {
 }
 
 func keepExec(d *device.Device, x cuda.GraphExec) error {
-	kept.mu.Lock()
-	defer kept.mu.Unlock()
-	kept.execs[d.Context] = append(kept.execs[d.Context], x)
+	kept.execs.keep(d.Context, x)
 	return nil
 }
 
