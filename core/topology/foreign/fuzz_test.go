@@ -15,7 +15,7 @@ import (
 	"github.com/weir-project/weir/core/topology/foreign"
 )
 
-// seeds are texts of every format, for where the corpus is not beside the repository.
+// seeds are short texts of every format, beside those of the corpus.
 var seeds = []string{
 	"\tGPU0\tGPU1\tNIC0\tCPU Affinity\tNUMA Affinity\tGPU NUMA ID\nGPU0\t X \tNV4\tPXB\t0-63\t0\t\tN/A\nGPU1\tNV4\t X \tSYS\t\t0\t\tN/A\nNIC0\tPXB\tSYS\t X \n",
 	" \tGPU0\tGPU1\t\n GPU0\tX\tOK\t\n GPU1\tGNS\tX\t\n",
@@ -35,7 +35,10 @@ func FuzzRead(f *testing.F) {
 	for _, s := range seeds {
 		f.Add([]byte(s))
 	}
-	files, _ := filepath.Glob(filepath.Join(corpus, "*", "*"))
+	files, err := filepath.Glob(filepath.Join(corpus, "*", "*"))
+	if err != nil || len(files) < 70 {
+		f.Fatalf("%d files in %s: %v", len(files), corpus, err)
+	}
 	for _, name := range files {
 		if b, err := os.ReadFile(name); err == nil && len(b) < 6000 && !strings.HasSuffix(name, ".tsv") {
 			f.Add(b)
