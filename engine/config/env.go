@@ -25,6 +25,7 @@ const (
 	WorldSizeVariable   = rankv1.EnvWorldSize     // ranks receive it: the number of ranks
 	DeviceVariable      = rankv1.EnvDevice        // ranks read it: the GPU to use
 	RequireVariable     = "WEIR_REQUIRE"          // tests read it: what must not be skipped
+	PatienceVariable    = "WEIR_TEST_PATIENCE"    // tests read it: a factor for their deadlines
 	CookieVariable      = pluginv1.MagicCookieKey // plugins read it, also those that a person starts
 	BridgeVariable      = "WEIR_BRIDGE"           // workers without gRPC read it: the program that speaks it for them
 	NCCLVariable        = "WEIR_NCCL_LIB"         // the drop-in for NCCL reads it: the real NCCL
@@ -35,8 +36,8 @@ const (
 // ReservedVariables lists the variables that the loader ignores.
 func ReservedVariables() []string {
 	return []string{
-		AgentSocketVariable, RankVariable, WorldSizeVariable, DeviceVariable, RequireVariable, CookieVariable, BridgeVariable,
-		NCCLVariable, NCCLWaitVariable, LibraryVariable,
+		AgentSocketVariable, RankVariable, WorldSizeVariable, DeviceVariable, RequireVariable, PatienceVariable, CookieVariable,
+		BridgeVariable, NCCLVariable, NCCLWaitVariable, LibraryVariable,
 	}
 }
 

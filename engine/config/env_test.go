@@ -24,7 +24,7 @@ func TestEnvironment(t *testing.T) {
 		"WEIR_PLUGINS__MY_RING__SETTINGS__LIST=[1, two]",
 		"WEIR_PLUGINS__MY_RING__SETTINGS__MORE__DEEP=1.5",
 		"WEIR_PLUGINS__MY_RING__SETTINGS__MAP={a: 1}",
-		"WEIR_AGENT_SOCKET=/x", "WEIR_RANK=0", "WEIR_WORLD_SIZE=8", "WEIR_DEVICE=0", "WEIR_REQUIRE=gpu",
+		"WEIR_AGENT_SOCKET=/x", "WEIR_RANK=0", "WEIR_WORLD_SIZE=8", "WEIR_DEVICE=0", "WEIR_REQUIRE=gpu", "WEIR_TEST_PATIENCE=3",
 		"weir_group__dealine=1s", "WEIRD=1", "NOEQUALS",
 	})
 	want := Default("/opt/weir/bin/weir")

@@ -2,7 +2,6 @@ package pluginhost_test
 
 import (
 	"bufio"
-	"context"
 	"errors"
 	"os"
 	"os/exec"
@@ -15,6 +14,7 @@ import (
 	"github.com/weir-project/weir/core/collective"
 	"github.com/weir-project/weir/engine/pluginhost"
 	"github.com/weir-project/weir/sdk/proto/pluginv1"
+	"github.com/weir-project/weir/tests/patience"
 )
 
 func TestParseAddress(t *testing.T) {
@@ -99,12 +99,11 @@ func TestAttached(t *testing.T) {
 	h := start(t, opts, pluginhost.Spec{Name: "own", Attach: address})
 	c := h.Candidates()[0]
 	_, _ = cmd.Process.Kill(), cmd.Wait()
-	eventually(t, "the fault", func() bool {
+	patience.Until(t, "the fault", func() bool {
 		_, err := c.Backend.Accept(t.Context(), backend.Request{Group: collective.HostGroup("g", 2)})
 		return backend.ReasonFor(err).Code == backend.PluginCrashed
 	})
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
+	ctx := patience.Context(t, patience.Plenty)
 	if h.Await(ctx, "own") || ctx.Err() != nil {
 		t.Error("a plugin that is not started again was waited for")
 	}

@@ -74,7 +74,7 @@ func (h *Host) Orphan(ctx context.Context, plugin string) (time.Duration, error)
 	if err != nil {
 		return 0, err
 	}
-	r, err := launch(ctx, s.binaryNow(), s.opts)
+	r, err := s.starter.launch(ctx, s.binaryNow(), s.opts)
 	if err == nil {
 		err = r.fault
 	}

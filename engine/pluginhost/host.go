@@ -119,7 +119,7 @@ func (h *Host) startAll(parent context.Context, binaries []binary, opts Options)
 	var wg sync.WaitGroup
 	for i, b := range binaries {
 		wg.Go(func() {
-			r, err := launch(ctx, b, opts)
+			r, err := h.slots[i].starter.launch(ctx, b, opts)
 			h.slots[i].now = r
 			if err != nil {
 				cancel(fmt.Errorf("plugin %s: %w", b.spec.Name, err))

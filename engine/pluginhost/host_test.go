@@ -15,7 +15,6 @@ import (
 	"sync"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
@@ -23,6 +22,7 @@ import (
 	"github.com/weir-project/weir/core/backend"
 	"github.com/weir-project/weir/core/dispatch"
 	"github.com/weir-project/weir/engine/pluginhost"
+	"github.com/weir-project/weir/tests/patience"
 )
 
 // spec is this test binary as a plugin.
@@ -62,7 +62,7 @@ func options(t *testing.T) (pluginhost.Options, *logBuffer) {
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	log := &logBuffer{}
 	logger := slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug}))
-	return pluginhost.Options{Dir: dir, StartTimeout: patience, CallTimeout: patience, Logger: logger}, log
+	return pluginhost.Options{Dir: dir, StartTimeout: patience.For(patience.Plenty), CallTimeout: patience.For(patience.Plenty), Logger: logger}, log
 }
 
 func start(t *testing.T, opts pluginhost.Options, specs ...pluginhost.Spec) *pluginhost.Host {
@@ -73,16 +73,6 @@ func start(t *testing.T, opts pluginhost.Options, specs ...pluginhost.Spec) *plu
 	}
 	t.Cleanup(h.Close)
 	return h
-}
-
-// eventually waits for what another process brings about.
-func eventually(t *testing.T, what string, ok func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(patience); !ok(); time.Sleep(500 * time.Microsecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("not within %s: %s", patience, what)
-		}
-	}
 }
 
 // alive reports whether a process runs; one that nobody has reaped does not.
@@ -221,7 +211,7 @@ func TestLogs(t *testing.T) {
 		`msg="{\"@message\": 1}"`, `level=WARN msg="well formed" plugin=flat k=v`, `msg=m plugin=flat @level=<nil>`,
 		`yyyy …`, `level=INFO msg=asked plugin=flat backend=flat`, `msg="on stdout" plugin=flat stream=stdout`,
 	} {
-		eventually(t, want, func() bool { return strings.Contains(log.String(), want) })
+		patience.Until(t, want, func() bool { return strings.Contains(log.String(), want) })
 	}
 }
 
@@ -241,8 +231,8 @@ func TestGroupEndsWithThePlugin(t *testing.T) {
 				t.Fatal(err, e, child)
 			}
 			end(h)
-			eventually(t, "the plugin's child is gone", func() bool { return !alive(child) })
-			eventually(t, "the plugin is known to be gone", func() bool { return h.Plugins()[0].Err != nil })
+			patience.Until(t, "the plugin's child is gone", func() bool { return !alive(child) })
+			patience.Until(t, "the plugin is known to be gone", func() bool { return h.Plugins()[0].Err != nil })
 		})
 	}
 }

@@ -27,7 +27,7 @@ type running struct {
 	opts               Options
 	log                *slog.Logger
 	process            *process
-	client             *goplugin.Client
+	client             client
 	attached           *attached // in place of the process and the client
 	started            time.Time
 	took               time.Duration
@@ -38,9 +38,15 @@ type running struct {
 	fault   error // why it never came up, or nil
 }
 
+// client is what is used of go-plugin's.
+type client interface {
+	Client() (goplugin.ClientProtocol, error)
+	Kill() // asks the plugin to end, then makes it
+}
+
 var lastNumber atomic.Uint64 // of a process
 
-// launch starts a plugin and asks what it offers. An error is for the user; what befell the plugin is its fault.
+// launch is what a starter of files does.
 func launch(ctx context.Context, b binary, opts Options) (*running, error) {
 	if b.spec.Attach != (Address{}) {
 		return attach(ctx, b, opts)

@@ -79,7 +79,7 @@ var beginnings = map[string]func(){
 	"frozen":   func() { os.Unsetenv("PLUGIN_CLIENT_CERT"); say("1|1|unix|" + deafSocket() + "|grpc|"); forever() },
 }
 
-// forever is not an empty select, which the runtime would end as a deadlock.
+// forever is a hang. It is not an empty select, which the runtime would end as a deadlock.
 func forever() { time.Sleep(time.Hour) }
 
 func say(line string) {
@@ -203,5 +203,3 @@ func bearChild() {
 func hostRequest() backend.Request {
 	return backend.Request{Group: collective.HostGroup("g", 2), Class: collective.Class{}}
 }
-
-const patience = 10 * time.Second // longer than anything here takes

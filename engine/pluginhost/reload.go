@@ -45,11 +45,11 @@ func (h *Host) replacement(ctx context.Context, s *slot, sha256 string) (*Replac
 	old, _, _ := s.current()
 	spec := s.binaryNow().spec
 	spec.SHA256 = cmp.Or(sha256, spec.SHA256)
-	b, err := check(spec)
+	b, err := s.starter.check(spec)
 	if err != nil {
 		return nil, err
 	}
-	next, err := launch(ctx, b, s.opts)
+	next, err := s.starter.launch(ctx, b, s.opts)
 	if err == nil {
 		err = next.fault
 	}

@@ -5,7 +5,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
-	"time"
+
+	"github.com/weir-project/weir/tests/patience"
 )
 
 // TestFileReplacedBeforeItRuns puts another file in the place of the one that was checked, right before it is started.
@@ -40,11 +41,7 @@ func TestFileReplacedBeforeItRuns(t *testing.T) {
 	if err := p.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	select {
-	case <-p.done:
-	case <-time.After(20 * time.Second):
-		t.Fatal("it does not end")
-	}
+	patience.Receive(t, "it ends", p.done)
 	if itself, failed := p.ended(); !itself || failed {
 		t.Errorf("ended by itself %t, failed %t: it was not /bin/true", itself, failed)
 	}

@@ -47,6 +47,7 @@ func (r Restart) delay(n int) time.Duration {
 // slot is a plugin's place in a host: the process that serves now, or the last that did.
 type slot struct {
 	opts     Options
+	starter  starter
 	replaced chan struct{} // has room for one: the process was, by a reload
 
 	mu         sync.Mutex
@@ -62,8 +63,24 @@ type slot struct {
 	changed    chan struct{} // closed, and made anew, when one of the above changes
 }
 
+// starter is what supervision needs to begin a process; tests of its rules put another in the place of files.
+type starter interface {
+	check(Spec) (binary, error)
+	// launch starts a plugin and asks what it offers. An error is for the user; what befell the plugin is its fault.
+	launch(context.Context, binary, Options) (*running, error)
+}
+
+// files starts the plugin's file as a process.
+type files struct{}
+
+func (files) check(spec Spec) (binary, error) { return check(spec) }
+
+func (files) launch(ctx context.Context, b binary, opts Options) (*running, error) {
+	return launch(ctx, b, opts)
+}
+
 func newSlot(b binary, opts Options) *slot {
-	return &slot{binary: b, opts: opts, replaced: make(chan struct{}, 1), changed: make(chan struct{})}
+	return &slot{binary: b, opts: opts, starter: files{}, replaced: make(chan struct{}, 1), changed: make(chan struct{})}
 }
 
 // change changes the state and tells who waits for that.
@@ -190,12 +207,12 @@ func (s *slot) again(ctx context.Context, last *running) (*running, error) {
 	s.mu.Lock()
 	was := s.binary
 	s.mu.Unlock()
-	b, err := check(Spec{Name: last.name, Path: was.path, SHA256: was.sha256})
+	b, err := s.starter.check(Spec{Name: last.name, Path: was.path, SHA256: was.sha256})
 	if err != nil {
 		return nil, fmt.Errorf("it is not restarted, its file has changed (`weir plugins reload %s` accepts it): %w", last.name, err)
 	}
 	b.spec = was.spec
-	next, err := launch(ctx, b, s.opts)
+	next, err := s.starter.launch(ctx, b, s.opts)
 	if err == nil && next.fault == nil {
 		err = sameOffer(last.offer, next.offer)
 	}
