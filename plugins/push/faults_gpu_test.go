@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"encoding/binary"
 	"testing"
 	"time"
 
@@ -14,6 +15,8 @@ const (
 	faultVersion  = 1
 	faultInFlight = 2
 	faultSize     = 3
+
+	asked = 28 // offset of weir_control.asked
 )
 
 // alone is a trial of two ranks whose calls are launched one by one.
@@ -92,6 +95,37 @@ func TestGPUAbort(t *testing.T) {
 			a.start(r, r.stream, a.count, nil)
 			a.ends(r.stream)
 			a.isNaN(r)
+			if r.fault() != 0 {
+				t.Errorf("fault %d", r.fault())
+			}
+		})
+	}
+}
+
+// TestGPUAsks: however large a launch, one thread of it at a time asks the host. Were it more, a call that comes late would make
+// those after it late (sdk/kernel/weir_kernel.h, weir_wait).
+func TestGPUAsks(t *testing.T) {
+	for _, b := range backends() {
+		t.Run(b.Info().Name, func(t *testing.T) {
+			a := newAlone(t, b, 0)
+			a.count = a.most / 4
+			a.source.variant = "WEIR_COUNT_ASKS"
+			r := a.ranks[0]
+			a.start(r, r.stream, a.count, nil)
+			if a.isDoneWithin(r.stream, 200*time.Millisecond) {
+				t.Fatal("done without its peer")
+			}
+			a.start(a.ranks[1], a.ranks[1].stream, a.count, nil)
+			a.ends(r.stream)
+			control := make([]byte, 128)
+			a.check(a.ToHost(control, r.control))
+			now, most := binary.NativeEndian.Uint32(control[asked:]), binary.NativeEndian.Uint32(control[asked+4:])
+			if now != 0 || most != 1 {
+				t.Errorf("%d threads ask now, and %d did at a time; want 0 and 1", now, most)
+			}
+			if r.waiting() != 0 {
+				t.Errorf("waiting is %#x after the end", r.waiting())
+			}
 			if r.fault() != 0 {
 				t.Errorf("fault %d", r.fault())
 			}

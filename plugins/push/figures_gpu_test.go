@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/samber/lo"
 
@@ -164,6 +165,54 @@ func TestGPUFigures(t *testing.T) {
 	}
 	one.verdict([]step{{}})
 	two.verdict([]step{{}})
+}
+
+// TestGPULate prints what calls take before and after one for which a rank came 20 ms late, with two ranks on one GPU or one on each
+// of WEIR_PUSH_DEVICES: WEIR_PUSH_FIGURES=1.
+func TestGPULate(t *testing.T) {
+	if os.Getenv("WEIR_PUSH_FIGURES") == "" {
+		t.Skip("set WEIR_PUSH_FIGURES=1 to measure")
+	}
+	for _, b := range backends() {
+		tr := newTrial(openGPU(t), b, "", 2)
+		for _, kib := range []int64{14, 224, 448} {
+			before := tr.calls(kib<<10, 0)
+			fmt.Printf("%-10s %4d KiB: %7.2f µs a call, after a late one %7.2f\n", b.Info().Name, kib, before, tr.calls(kib<<10, 20*time.Millisecond))
+		}
+		tr.verdict([]step{{}})
+	}
+}
+
+// calls is the time of one of a chain of eager calls, of which rank 1 begins the first so much later than rank 0.
+func (tr *trial) calls(bytes int64, late time.Duration) float64 {
+	tr.t.Helper()
+	row := tr.row(collective.BFloat16, bytes)
+	start := func(r *rank) {
+		tr.on(r.device)
+		in := tr.arena[r.rank]
+		launch(tr.gpu, tr.gpu.function(tr.source, row.Function), row.Grid, row.Block, r.stream,
+			tr.call(r, collective.BFloat16, bytes/2, in, in+cuda.Pointer(tr.most+256)))
+	}
+	first := tr.ranks[0]
+	tr.on(first.device)
+	begin, end := must(tr.NewEvent(true))(tr.t), must(tr.NewEvent(true))(tr.t)
+	start(first)
+	time.Sleep(late)
+	start(tr.ranks[1])
+	for range chain {
+		start(first)
+		start(tr.ranks[1])
+	}
+	tr.on(first.device)
+	tr.check(tr.Record(begin, first.stream))
+	for range chain {
+		start(first)
+		start(tr.ranks[1])
+	}
+	tr.on(first.device)
+	tr.check(tr.Record(end, first.stream), tr.SynchronizeEvent(end))
+	tr.on(0)
+	return float64(must(tr.Elapsed(begin, end))(tr.t)) * 1000 / chain
 }
 
 // TestGPULinks prints what windows.go is made from: the algorithms by size, over the links of as many GPUs as WEIR_PUSH_DEVICES

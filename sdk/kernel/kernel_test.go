@@ -14,7 +14,7 @@ const layout = `
 #include "HEADER"
 #define HOLDS(what) _Static_assert(what, #what)
 HOLDS(sizeof(weir_control) == 128 && sizeof(weir_status) == 128 && sizeof(weir_call) == 200);
-HOLDS(offsetof(weir_control, sequence) == 0 && offsetof(weir_control, busy) == 4 && offsetof(weir_control, dead) == 16);
+HOLDS(offsetof(weir_control, sequence) == 0 && offsetof(weir_control, busy) == 4 && offsetof(weir_control, dead) == 16 && offsetof(weir_control, asked) == 28);
 HOLDS(offsetof(weir_status, abort) == 0 && offsetof(weir_status, fault) == 4 && offsetof(weir_status, waiting) == 8);
 HOLDS(offsetof(weir_call, count) == 24 && offsetof(weir_call, in) == 32 && offsetof(weir_call, control) == 48);
 HOLDS(offsetof(weir_call, buffer_bytes) == 64 && offsetof(weir_call, buffers) == 72);

@@ -32,7 +32,9 @@ typedef struct weir_control {
   weir_u32 left;     /* blocks of the present launch that are done; from bit 17 on, whether one has set slow */
   weir_u32 dead;     /* not 0: the plan was aborted or has a fault, and every launch leaves at once */
   weir_u32 slow;     /* not 0: a block of the present launch has written status->waiting */
-  weir_u32 unused[26];
+  weir_u32 asking;   /* not 0: a thread of the present launch asks the host */
+  weir_u32 asked[2]; /* with WEIR_COUNT_ASKS, for tests: threads that ask the host now, and the most at a time so far */
+  weir_u32 unused[23];
 } weir_control;
 
 /* What the kernel and the host tell each other, in page-locked host memory of the rank. */
@@ -189,29 +191,53 @@ WEIR_DEVICE bool weir_came(const weir_packets &p, weir_u32 flag) {
   return (weir_u32)(p.first >> 32) == flag && (weir_u32)(p.second >> 32) == flag;
 }
 
-/* To be called after every look at an inbox in which something of the peer was missing. spins is the thread's own and begins
- * as 0. False: leave.
- *
- * Of a warp only one thread asks the host, the others look at what it finds. Were it all, tens of thousands of reads over PCIe
- * would take as long as 1024 looks do; the peer would then wait that long for this rank's next call, and ask the host itself:
- * after one late call ranks would keep each other late for ever (seen on two H200s: 540 microseconds a call instead of 5). */
-WEIR_DEVICE bool weir_wait(const weir_call &call, weir_u32 sequence, weir_u32 peer, weir_u32 &spins) {
-  if ((++spins & 1023) != 0) return true;
-  weir_u32 active, below, dead;
-  asm volatile("activemask.b32 %0;" : "=r"(active));
-  asm("mov.u32 %0, %%lanemask_lt;" : "=r"(below));
-  if (active & below) { /* one before this asks */
-    asm volatile("ld.relaxed.gpu.global.u32 %0, [%1];" : "=r"(dead) : "l"(&call.control->dead) : "memory");
-    return dead == 0;
-  }
+WEIR_DEVICE bool weir_alive(const weir_call &call) {
+  weir_u32 dead;
+  asm volatile("ld.relaxed.gpu.global.u32 %0, [%1];" : "=r"(dead) : "l"(&call.control->dead) : "memory");
+  return dead == 0;
+}
+
+/* For tests. */
+WEIR_DEVICE void weir_count_asks([[maybe_unused]] const weir_call &call, [[maybe_unused]] int by) {
+#ifdef WEIR_COUNT_ASKS
+  weir_u32 before;
+  asm volatile("atom.relaxed.gpu.global.add.u32 %0, [%1], %2;" : "=r"(before) : "l"(&call.control->asked[0]), "r"(by) : "memory");
+  asm volatile("red.relaxed.gpu.global.max.u32 [%0], %1;" ::"l"(&call.control->asked[1]), "r"(before + by) : "memory");
+#endif
+}
+
+/* Tells the host whom the launch waits for, and looks whether it wants the launch to leave. */
+WEIR_DEVICE bool weir_ask(const weir_call &call, weir_u32 sequence, weir_u32 peer) {
   weir_u32 others;
   asm volatile("atom.relaxed.gpu.global.exch.b32 %0, [%1], 1;" : "=r"(others) : "l"(&call.control->slow) : "memory");
   if (others == 0) weir_said[2] = 1 | 1u << WEIR_SLOW_BIT; /* this block tells the last one out to take it back */
   call.status->waiting = (weir_u64)sequence << 32 | (peer + 1);
   asm volatile("fence.acq_rel.sys;" ::: "memory"); /* before the last block out writes 0 */
-  if (call.status->abort == 0) return true;
-  weir_die(call);
-  return false;
+  return call.status->abort == 0;
+}
+
+/* To be called after every look at an inbox in which something of the peer was missing. spins is the thread's own and begins
+ * as 0. False: leave.
+ *
+ * Every 1024 looks a thread of each warp asks the host, unless one of another warp does so now. Those that do not ask look at
+ * what was found. One at a time, because reads of one word of the host come one after the other, some 0.55 microseconds each: asked by every warp of
+ * a large launch they take as long as 1024 looks do. The peer would wait that long for this rank's next call, and ask the
+ * host itself, so after one late call ranks would keep each other late for ever (seen on two H200s: 540 microseconds a call
+ * with 896 warps and 950 with 1792, instead of 5 and 6). */
+WEIR_DEVICE bool weir_wait(const weir_call &call, weir_u32 sequence, weir_u32 peer, weir_u32 &spins) {
+  if ((++spins & 1023) != 0) return true;
+  weir_u32 active, below, taken;
+  asm volatile("activemask.b32 %0;" : "=r"(active));
+  asm("mov.u32 %0, %%lanemask_lt;" : "=r"(below));
+  if (active & below) return weir_alive(call); /* one of the warp before this */
+  asm volatile("atom.relaxed.gpu.global.exch.b32 %0, [%1], 1;" : "=r"(taken) : "l"(&call.control->asking) : "memory");
+  if (taken) return weir_alive(call);
+  weir_count_asks(call, 1);
+  const bool stay = weir_ask(call, sequence, peer);
+  if (!stay) weir_die(call);
+  weir_count_asks(call, -1);
+  asm volatile("st.relaxed.gpu.global.u32 [%0], 0;" ::"l"(&call.control->asking) : "memory");
+  return stay;
 }
 
 /* Names a window of an inbox of `units` parts: those in it that the call does not use must be cleared, whatever kernel of the
