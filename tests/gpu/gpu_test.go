@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/samber/lo"
 	"go.opentelemetry.io/otel/trace/noop"
 
 	"github.com/weir-project/weir/core/backend"
@@ -23,6 +24,7 @@ import (
 	"github.com/weir-project/weir/core/plan"
 	"github.com/weir-project/weir/core/topology"
 	"github.com/weir-project/weir/engine/agent"
+	"github.com/weir-project/weir/engine/discover"
 	"github.com/weir-project/weir/engine/p2p"
 	"github.com/weir-project/weir/engine/telemetry"
 	"github.com/weir-project/weir/sdk/native/cuda"
@@ -191,13 +193,35 @@ func ranksWith(t *testing.T, world int, c []dispatch.Candidate, scenario string,
 	return out
 }
 
-// startAgent is an agent for ranks that may share devices, whose backends may believe that those reach each other.
+// proved is what machine found.
+var proved struct {
+	sync.Once
+	graph topology.Graph
+}
+
+// machine is this one, where every two GPUs that the driver says to reach each other were made to prove it, once for all tests.
+func machine(t *testing.T) topology.Graph {
+	t.Helper()
+	proved.Do(func() {
+		proved.graph = discover.Live()
+		if len(proved.graph.Devices) < 2 {
+			return
+		}
+		proofs := lo.FilterMap(proveAmong(t, proved.graph.Devices), func(r p2p.Result, _ int) (topology.Proof, bool) {
+			return r.Proof(proved.graph.Devices)
+		})
+		proved.graph = proved.graph.WithProofs(proofs)
+	})
+	return proved.graph
+}
+
+// startAgent is an agent for ranks that may share devices.
 func startAgent(t *testing.T, dir string, world int, c []dispatch.Candidate, log io.Writer, decided func(agent.Resolved)) *agent.Agent {
 	t.Helper()
 	a, err := agent.Listen(agent.Options{
 		Socket: filepath.Join(dir, "agent.sock"), WorldSize: world, Candidates: func() []dispatch.Candidate { return c }, MaxShared: 1 << 30, ShareDevices: true,
 		JoinDeadline: 30 * time.Second, CallDeadline: 5 * time.Second, PrepareDeadline: 30 * time.Second, SelfTestDeadline: 30 * time.Second,
-		Topology: topology.Graph{P2P: topology.P2PVerified},
+		Topology: machine(t),
 		Tracer:   telemetry.NewTracer(noop.NewTracerProvider()), Logger: slog.New(slog.NewTextHandler(log, nil)),
 		Decided: decided,
 	})
