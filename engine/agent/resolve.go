@@ -180,7 +180,8 @@ func (r *resolution) prepare(ctx context.Context, d dispatch.Decision) (map[int]
 			}
 		}
 		r.decline(name, backend.ReasonFor(err))
-		return nil, false, r.discard(chosen)
+		r.free(chosen) // no rank has been told of them
+		return nil, false, nil
 	}
 	if len(chosen) == 0 {
 		return kept, true, nil

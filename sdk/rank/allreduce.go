@@ -92,6 +92,7 @@ func (g *Group) run(class collective.Class, dst, src unsafe.Pointer, bytes int64
 		g.lastTable, g.lastBytes, g.lastEntry = t, bytes, &t.entries[i]
 	}
 	e := g.lastEntry
+	g.board.By(g.rank, number, e.counter)
 	call := exec.Call{Class: class, Dst: dst, Src: src, Bytes: bytes, Number: number}
 	if e.run == nil {
 		return g.runWorker(e, call)
@@ -107,7 +108,7 @@ func (g *Group) run(class collective.Class, dst, src unsafe.Pointer, bytes int64
 	if err != nil {
 		return g.broken(number, err)
 	}
-	g.board.Count(g.rank, number, e.counter, bytes)
+	g.board.Count(g.rank, e.counter, bytes)
 	g.board.End(g.rank, number)
 	return nil
 }

@@ -58,7 +58,7 @@ func (g *Group) decideWithin(ctx context.Context, class collective.Class, lost .
 	defer s.end(id)
 	d := &decider{group: g, class: class, id: id, offers: map[uint64]offered{}}
 	for {
-		r, err := s.answer(ctx, id, answers, decisionPatience)
+		r, err := s.answer(ctx, id, answers, g.failed, decisionPatience)
 		if err != nil {
 			if e := g.dead.Load(); e != nil {
 				return nil, e

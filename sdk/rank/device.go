@@ -131,6 +131,7 @@ func (g *Group) runDevice(dst, src uintptr, count int64, dataType collective.Dat
 	}
 	// Published before the call, which may wait for the peers' first: they compare.
 	g.board.Begin(g.rank, number, index, bytes)
+	g.board.By(g.rank, number, e.counter)
 	captured, err := e.device.Run(call)
 	switch {
 	case captured:
@@ -138,7 +139,7 @@ func (g *Group) runDevice(dst, src uintptr, count int64, dataType collective.Dat
 	case err != nil:
 		return g.failedCall(number, err)
 	}
-	g.board.Count(g.rank, number, e.counter, bytes)
+	g.board.Count(g.rank, e.counter, bytes)
 	g.board.End(g.rank, number)
 	g.dst, g.src, g.count, g.stream, g.dataType, g.op = dst, src, count, on, dataType, op
 	g.library = e.library // nil for a kernel plan, whose calls are never repeated without a look
@@ -214,10 +215,11 @@ func (g *Group) runCaptured(call exec.DeviceCall, number uint64, err error) erro
 	if e == nil {
 		return g.ended(number, notServed(t, class, call.Bytes))
 	}
+	g.board.By(g.rank, number, e.counter)
 	if err := e.device.RunCaptured(call); err != nil {
 		return g.failedCall(number, err)
 	}
-	g.board.Count(g.rank, number, e.counter, call.Bytes)
+	g.board.Count(g.rank, e.counter, call.Bytes)
 	g.board.End(g.rank, number)
 	return nil
 }

@@ -48,7 +48,8 @@ type Group struct {
 
 	deviceMemory []*DeviceMemory // written while busy too, so that calls may read it
 	watched      *deviceWatch
-	closed       bool // the memory is gone
+	closed       bool          // the memory is gone
+	failed       chan struct{} // closed once dead is set
 
 	up *upgrades // nil before the first
 }
@@ -136,7 +137,7 @@ func (s *Session) open(r *reply) (*Group, error) {
 	}
 	g := &Group{
 		session: s, id: m.Group, rank: int(m.Rank), deadline: time.Duration(m.DeadlineNs), board: board, facts: facts, tables: new([collective.NumClasses]atomic.Pointer[table]),
-		instances: map[uint64]*instance{}, devicePlans: map[string]*shared{}, gate: openGate, watched: &deviceWatch{},
+		instances: map[uint64]*instance{}, devicePlans: map[string]*shared{}, gate: openGate, watched: &deviceWatch{}, failed: make(chan struct{}),
 	}
 	g.part = board.Part(g.rank)
 	board.Identify(g.rank)
@@ -245,6 +246,8 @@ func (g *Group) fail(e *GroupError) *GroupError {
 			e = &GroupError{Group: e.Group, Text: first}
 		}
 	}
-	g.dead.CompareAndSwap(nil, e)
+	if g.dead.CompareAndSwap(nil, e) {
+		close(g.failed)
+	}
 	return g.dead.Load()
 }

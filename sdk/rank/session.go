@@ -107,12 +107,16 @@ func (s *Session) ask(ctx context.Context, m *rankv1.FromRank) (*reply, error) {
 		return nil, err
 	}
 	defer s.end(id)
-	return s.answer(ctx, id, answers, requestPatience)
+	return s.answer(ctx, id, answers, nil, requestPatience)
 }
+
+// mostAnswers is more than an agent sends to a request before it waits for this rank's report: at most one of what to drop, and
+// what comes next. None may be lost, or the ranks would wait for each other, so one that has no room ends the connection.
+const mostAnswers = 4
 
 // begin sends a request whose answers arrive on the channel until end.
 func (s *Session) begin(m *rankv1.FromRank) (uint64, <-chan *reply, error) {
-	answers := make(chan *reply, 4) // the agent waits for an answer before it sends a fifth
+	answers := make(chan *reply, mostAnswers)
 	s.mu.Lock()
 	if s.lost != nil {
 		s.mu.Unlock()
@@ -154,11 +158,14 @@ const (
 )
 
 // answer waits for the next answer to a request. When ctx ends the request is withdrawn; if it was too late for that,
-// because all ranks have made it, it is carried through, so that the ranks stay in step.
-func (s *Session) answer(ctx context.Context, id uint64, answers <-chan *reply, patience time.Duration) (*reply, error) {
+// because all ranks have made it, it is carried through, so that the ranks stay in step. Once failed is closed there is no use in
+// it any more.
+func (s *Session) answer(ctx context.Context, id uint64, answers <-chan *reply, failed <-chan struct{}, patience time.Duration) (*reply, error) {
 	select {
 	case r := <-answers:
 		return s.unlessFailed(r)
+	case <-failed:
+		return nil, errFailed
 	case <-s.done:
 	case <-ctx.Done():
 		_ = s.conn.Send(&rankv1.FromRank{Body: &rankv1.FromRank_Cancel{Cancel: &rankv1.Cancel{Request: id}}}) // if it fails, done will tell
@@ -170,6 +177,8 @@ func (s *Session) answer(ctx context.Context, id uint64, answers <-chan *reply, 
 				return r, nil
 			}
 			return nil, ctx.Err()
+		case <-failed:
+			return nil, errFailed
 		case <-s.done:
 		case <-timer.C:
 			return nil, fmt.Errorf("%w, and the agent does not answer", ctx.Err())
@@ -184,6 +193,9 @@ func (s *Session) answer(ctx context.Context, id uint64, answers <-chan *reply, 
 	defer s.mu.Unlock()
 	return nil, s.lost
 }
+
+// errFailed ends the wait for an answer about a group that has failed, which says why.
+var errFailed = errors.New("the group has failed")
 
 // unlessFailed is the reply, or the error that it carries.
 func (s *Session) unlessFailed(r *reply) (*reply, error) {
@@ -222,13 +234,29 @@ func (s *Session) receive() {
 			s.toUpgrades(r)
 			continue
 		}
-		s.mu.Lock()
-		select {
-		case s.pending[m.Id] <- r: // a nil channel: nobody waits any more
-		default:
+		if !s.deliver(r) {
 			r.discard()
+			s.lose(fmt.Errorf("it answers request %d more often than was agreed", m.Id))
+			_ = s.conn.Close() // so that it sees that this rank takes no further part
+			return
 		}
-		s.mu.Unlock()
+	}
+}
+
+// deliver passes a reply on to who waits for it, if anybody does. It is false if that has not taken those before.
+func (s *Session) deliver(r *reply) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	answers, awaited := s.pending[r.message.Id]
+	if !awaited {
+		r.discard()
+		return true
+	}
+	select {
+	case answers <- r:
+		return true
+	default:
+		return false
 	}
 }
 

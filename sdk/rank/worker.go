@@ -86,6 +86,7 @@ func (g *Group) runWorker(e *entry, call exec.Call) error {
 		if e, err = g.failOver(e, call, lost.Parts); err != nil {
 			return g.ended(call.Number, err) // said by who found it, if the group cannot go on
 		}
+		g.board.By(g.rank, call.Number, e.counter)
 	}
 	if err != nil {
 		return g.broken(call.Number, err)
@@ -93,7 +94,7 @@ func (g *Group) runWorker(e *entry, call exec.Call) error {
 	if call.Number%rankv1.SampleEvery == 0 {
 		g.board.Sample(g.rank, e.counter, int64(time.Since(start)))
 	}
-	g.board.Count(g.rank, call.Number, e.counter, call.Bytes)
+	g.board.Count(g.rank, e.counter, call.Bytes)
 	g.board.End(g.rank, call.Number)
 	return nil
 }

@@ -208,9 +208,12 @@ func (b *Board) Begun(rank int) Begun {
 	}
 }
 
+// By publishes which backend's counter a rank's call runs by, before it does: who looks at a call that does not end sees
+// whether it waits for a decision or in a plan.
+func (b *Board) By(rank int, number uint64, counter uint32) { b.Part(rank).recordBy(number, counter) }
+
 // Count adds a call of a rank to a counter, which is the backend's that ran it.
-func (b *Board) Count(rank int, number uint64, counter uint32, bytes int64) {
-	b.Part(rank).recordBy(number, counter)
+func (b *Board) Count(rank int, counter uint32, bytes int64) {
 	at := offCounters + 16*int(min(counter, NumCounters-1))
 	calls, total := b.rank(rank, at), b.rank(rank, at+8)
 	ordered.Store64(calls, *calls+1) // no other writer

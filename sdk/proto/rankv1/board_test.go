@@ -142,7 +142,7 @@ func TestBoardCounters(t *testing.T) {
 	agent, rank := boards(t, 2)
 	for counter := range uint32(NumCounters + 3) { // the last three have no room of their own
 		for range counter%3 + 1 {
-			rank.Count(1, 1, counter, int64(counter)+1)
+			rank.Count(1, counter, int64(counter)+1)
 		}
 	}
 	calls := func(counter uint32) (uint64, uint64) {
@@ -252,7 +252,8 @@ func TestRecords(t *testing.T) {
 		b.Begin(1, number, class.Index(), int64(2*number))
 		b.SetClock(at.Add(time.Duration(number)*time.Second + time.Millisecond))
 		if number < 100 {
-			b.Count(1, number, uint32(number%3), int64(2*number))
+			b.By(1, number, uint32(number%3))
+			b.Count(1, uint32(number%3), int64(2*number))
 			b.End(1, number)
 		}
 	}
@@ -270,6 +271,10 @@ func TestRecords(t *testing.T) {
 		if r != want {
 			t.Errorf("got %+v, want %+v", r, want)
 		}
+	}
+	b.By(1, 100, 2)
+	if r, ok := b.RecordOf(1, 100); !ok || r.Counter != 2 || r.Ended {
+		t.Errorf("got %+v, %t of a call that is being made by a plan, want that it names the plan's counter", r, ok)
 	}
 	b.Reject(1, 101)
 	if all = b.Records(1); all[63].Number != 101 || !all[63].Rejected {
