@@ -1,3 +1,4 @@
+// Package tests holds rules for the whole repository; what spans the engine, the SDK and the plugins is in the folders below.
 package tests
 
 import (

@@ -8,51 +8,34 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/weir-project/weir/tests/harness"
 	"github.com/weir-project/weir/tests/require"
 )
 
-var built struct {
-	dir string
-	err error
-}
+func TestMain(m *testing.M) { os.Exit(harness.Main(m)) }
 
-// TestMain builds what chaos runs, once.
-func TestMain(m *testing.M) { os.Exit(testMain(m)) }
-
-func testMain(m *testing.M) int {
-	if built.dir, built.err = os.MkdirTemp("", "weir-chaos"); built.err != nil {
-		fmt.Fprintln(os.Stderr, built.err)
-		return 1
-	}
-	defer os.RemoveAll(built.dir)
-	for to, packages := range map[string][]string{
-		"": {"engine/cmd/weir", "tests/chaos"}, "plugins": {"plugins/shm", "plugins/nccl"},
-		"programs": {"tests/programs/checked", "tests/programs/idle", "tests/programs/badworker", "tests/programs/badplugin"},
-	} {
-		args := []string{"build", "-buildvcs=false", "-o", filepath.Join(built.dir, to) + "/"}
-		for _, p := range packages {
-			args = append(args, "github.com/weir-project/weir/"+p)
-		}
-		if out, err := exec.Command("go", args...).CombinedOutput(); err != nil {
-			fmt.Fprintf(os.Stderr, "go %v: %s\n%s", args, err, out)
-			return 1
-		}
-	}
-	return m.Run()
-}
+// programs is a folder of what chaos runs.
+var programs = sync.OnceValues(func() (string, error) {
+	return harness.Some("weir", "chaos", "plugins/shm", "plugins/nccl", "programs/checked", "programs/idle", "programs/badworker", "programs/badplugin")
+})
 
 // chaos runs the program.
 func chaos(t *testing.T, args ...string) (string, error) {
 	t.Helper()
+	bin, err := programs()
+	if err != nil {
+		t.Fatal(err)
+	}
 	var out bytes.Buffer
-	c := exec.Command(filepath.Join(built.dir, "chaos"), append([]string{"-bin", built.dir}, args...)...)
+	c := exec.Command(filepath.Join(bin, "chaos"), append([]string{"-bin", bin}, args...)...)
 	c.Stdout, c.Stderr = &out, &out
-	err := c.Run()
+	err = c.Run()
 	return out.String(), err
 }
 
@@ -199,7 +182,7 @@ func TestLeftoversAreFound(t *testing.T) {
 		}
 		defer os.Remove(path)
 	}
-	idle := exec.Command(filepath.Join(built.dir, "programs", "idle"))
+	idle := exec.Command(filepath.Join(harness.Bin, "programs", "idle"))
 	idle.Env = []string{}
 	if err := idle.Start(); err != nil {
 		t.Fatal(err)

@@ -13,45 +13,31 @@ import (
 	"time"
 
 	"github.com/weir-project/weir/core/backend"
+	"github.com/weir-project/weir/tests/harness"
 	"github.com/weir-project/weir/tests/require"
 )
 
 // bin has Weir's programs, laid out as `./task build` lays them out; root is its source.
 var bin, root string
 
-func TestMain(m *testing.M) { os.Exit(run(m)) }
+func TestMain(m *testing.M) { os.Exit(harness.Main(m)) }
 
-func run(m *testing.M) int {
-	dir, err := os.MkdirTemp("", "weir-docs")
-	if err == nil {
-		root, err = filepath.Abs("../..")
+// setUp fills bin and root.
+func setUp(t *testing.T) {
+	t.Helper()
+	var err error
+	if root, err = harness.Root(); err == nil {
+		bin, err = harness.Some("weir", "verify-pass", "weir-bridge", "plugins/shm", "plugins/push")
 	}
 	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
+		t.Fatal(err)
 	}
-	defer os.RemoveAll(dir)
-	bin = filepath.Join(dir, "bin")
-	const module = "github.com/weir-project/weir/"
-	for out, packages := range map[string][]string{
-		"":        {"engine/cmd/weir", "examples/verify-pass", "sdk/worker/weir-bridge"},
-		"plugins": {"plugins/shm", "plugins/push"},
-	} {
-		args := []string{"build", "-buildvcs=false", "-trimpath", "-o", filepath.Join(bin, out) + "/"}
-		for _, p := range packages {
-			args = append(args, module+p)
-		}
-		if out, err := exec.Command("go", args...).CombinedOutput(); err != nil {
-			fmt.Fprintf(os.Stderr, "go %v: %s\n%s", args, err, out)
-			return 1
-		}
-	}
-	return m.Run()
 }
 
 // TestBlocks does what the pages for authors show, in their order: a page is one session in a folder of its own.
 func TestBlocks(t *testing.T) {
 	require.Programs(t)
+	setUp(t)
 	pages, err := filepath.Glob(filepath.Join(root, "docs/authors/*.md"))
 	if err != nil || len(pages) == 0 {
 		t.Fatalf("no pages: %v", err)
@@ -198,7 +184,7 @@ func (s *session) compile(t *testing.T, b block) {
 
 // TestContractListsRequirements: the page has a row for each, with the name of the message and that in Go.
 func TestContractListsRequirements(t *testing.T) {
-	text, err := os.ReadFile(filepath.Join(root, "docs/authors/contract.md"))
+	text, err := os.ReadFile("../../docs/authors/contract.md")
 	if err != nil {
 		t.Fatal(err)
 	}

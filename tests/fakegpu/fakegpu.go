@@ -2,10 +2,16 @@
 package fakegpu
 
 import (
+	"crypto/sha256"
 	_ "embed" // for the sources
+	"encoding/hex"
+	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/weir-project/weir/core/plan"
@@ -22,6 +28,12 @@ var ncclSource string
 //go:embed source/kernel.c
 var kernelSource string
 
+// Digest changes with what is built here.
+func Digest() string {
+	sum := sha256.Sum256(slices.Concat([]byte(cudaSource+ncclSource+kernelSource), kernel.Header))
+	return hex.EncodeToString(sum[:8])
+}
+
 // KernelBytes is the size of the buffers of Kernel's plan.
 const KernelBytes = 1 << 20
 
@@ -30,11 +42,12 @@ const KernelBytes = 1 << 20
 // make the kernels wrong are said in the source.
 func Kernel(t testing.TB, flags ...string) *plan.Kernel {
 	t.Helper()
-	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, kernel.HeaderName), kernel.Header, 0o600); err != nil {
+	require.Tool(t, "cc")
+	path := filepath.Join(t.TempDir(), "kernel.so")
+	if err := BuildKernel(path, flags...); err != nil {
 		t.Fatal(err)
 	}
-	image, err := os.ReadFile(build(t, dir, "kernel.so", kernelSource, append(flags, "-Wall", "-Wextra", "-Werror")))
+	image, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,36 +65,55 @@ func Kernel(t testing.TB, flags ...string) *plan.Kernel {
 	}
 }
 
+// BuildKernel builds the kernels into a file, which is the image of a plan.
+func BuildKernel(path string, flags ...string) error {
+	dir, err := os.MkdirTemp("", "weir-kernel")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	if err := os.WriteFile(filepath.Join(dir, kernel.HeaderName), kernel.Header, 0o600); err != nil {
+		return err
+	}
+	return compile(path, "kernel.so", kernelSource, append(flags, "-Wall", "-Wextra", "-Werror", "-I"+dir))
+}
+
 // CUDA builds the driver and returns its path, whose folder may be given as LD_LIBRARY_PATH. Flags are the compiler's.
 func CUDA(t testing.TB, flags ...string) string {
 	t.Helper()
-	return build(t, t.TempDir(), "libcuda.so.1", cudaSource, flags)
+	return build(t, "libcuda.so.1", cudaSource, flags)
 }
 
 // NCCL builds the library; -DNO_SCALABLE, -DNO_CONFIG, -DNO_ALLREDUCE and -DNO_WINDOWS leave functions out, -DNEWER adds one, and with -DIDLE
 // an all-reduce does nothing.
 func NCCL(t testing.TB, flags ...string) string {
 	t.Helper()
-	return build(t, t.TempDir(), "libnccl.so.2", ncclSource, flags)
+	return build(t, "libnccl.so.2", ncclSource, flags)
 }
 
 // Both builds the two into a folder.
-func Both(t testing.TB, dir string) {
-	t.Helper()
-	build(t, dir, "libcuda.so.1", cudaSource, nil)
-	build(t, dir, "libnccl.so.2", ncclSource, nil)
+func Both(dir string) error {
+	return errors.Join(compile(filepath.Join(dir, "libcuda.so.1"), "libcuda.so.1", cudaSource, nil),
+		compile(filepath.Join(dir, "libnccl.so.2"), "libnccl.so.2", ncclSource, nil))
 }
 
-func build(t testing.TB, dir, name, source string, flags []string) string {
+func build(t testing.TB, name, source string, flags []string) string {
 	t.Helper()
-	cc := require.Tool(t, "cc")
-	file, library := filepath.Join(dir, name+".c"), filepath.Join(dir, name)
-	if err := os.WriteFile(file, []byte(source), 0o600); err != nil {
+	require.Tool(t, "cc")
+	library := filepath.Join(t.TempDir(), name)
+	if err := compile(library, name, source, flags); err != nil {
 		t.Fatal(err)
 	}
-	args := append([]string{"-shared", "-fPIC", "-O1", "-Wl,-soname," + name, "-o", library, file}, flags...)
-	if out, err := exec.Command(cc, append(args, "-lpthread", "-ldl", "-lm")...).CombinedOutput(); err != nil {
-		t.Fatalf("build %s: %v\n%s", name, err, out)
-	}
 	return library
+}
+
+// compile builds a library whose own name may differ from that of its file.
+func compile(library, name, source string, flags []string) error {
+	args := append([]string{"-shared", "-fPIC", "-O1", "-Wl,-soname," + name, "-o", library, "-xc", "-"}, flags...)
+	cc := exec.Command("cc", append(args, "-lpthread", "-ldl", "-lm")...)
+	cc.Stdin = strings.NewReader(source)
+	if out, err := cc.CombinedOutput(); err != nil {
+		return fmt.Errorf("build %s: %w\n%s", name, err, out)
+	}
+	return nil
 }

@@ -35,7 +35,9 @@ func fakeDevice(t *testing.T, index string) *device.Device {
 		if err != nil {
 			t.Fatal(err)
 		}
-		fakegpu.Both(t, dir)
+		if err := fakegpu.Both(dir); err != nil {
+			t.Fatal(err)
+		}
 		if _, err := dl.Open(dir + "/libcuda.so.1"); err != nil {
 			t.Fatal(err)
 		}

@@ -1,0 +1,94 @@
+package cli
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/weir-project/weir/sdk/conformance"
+	"github.com/weir-project/weir/tests/harness"
+)
+
+// TestConformance: the plugins of this repository keep every rule.
+func TestConformance(t *testing.T) {
+	for _, path := range []string{"plugins/shm", "plugins/nccl", "plugins/push", "examples/backend-minimal", "examples/backend-worker", "examples/backend-triton"} {
+		t.Run(path, func(t *testing.T) {
+			c, code := harness.Conform(t, nil, filepath.Join(harness.Bin, path))
+			for _, x := range c.Results {
+				if x.Outcome == "fail" {
+					t.Errorf("%+v", x)
+				}
+				if x.Outcome == "skip" && !strings.Contains(x.Reason, "there is none here") && !strings.Contains(x.Reason, "it accepts nothing here") {
+					t.Errorf("skipped: %+v", x)
+				}
+			}
+			if code != 0 || c.OK < 15 {
+				t.Errorf("exit code %d, %d ok", code, c.OK)
+			}
+		})
+	}
+}
+
+// brokenProcesses are the ways of tests/programs/brokenplugin, by the rule that finds each.
+var brokenProcesses = []struct {
+	rule, how, seen string
+	args            []string
+}{
+	{"process/handshake", "handshake", `its first line on stdout is "hello"`, nil},
+	{"process/handshake", "exits", "cannot find my library", nil},
+	{"process/health", "health", `grpc.health.v1.Health/Check of the service "plugin"`, nil},
+	{"process/stdout", "stdout", `the first: "asked about host float32 sum eager"`, []string{"--run", "^accept/honest$|^process/stdout$"}},
+	{"process/restart", "restart", "there is a lock of mine already", nil},
+	{"process/orphan", "orphan", "after descriptor 3 came to its end", []string{"--deadline", "2s"}},
+	{"hypothetical/probes-nothing", "probes a library", "libcuda.so.1", nil},
+	{"hypothetical/probes-nothing", "probes with a program", "it started the processes", nil},
+	{"process/leak", "leak descriptors", "descriptors were open", nil},
+	{"process/leak", "leak memory", "its memory grew", nil},
+	{"process/leak", "leak processes", "processes, and after many groups", nil},
+	{"process/leak", "leak mappings", "of workers' memory were there", nil},
+}
+
+// TestBrokenProcesses: each rule about a plugin's process catches plugins that break it, by its name.
+func TestBrokenProcesses(t *testing.T) {
+	for _, c := range brokenProcesses {
+		t.Run(c.rule+"/"+c.how, func(t *testing.T) {
+			args := append([]string{filepath.Join(harness.Bin, "programs", "brokenplugin"), "--env", "BREAK=" + c.how, "--env", "BREAK_DIR=" + t.TempDir(), "--run", "^" + c.rule + "$"}, c.args...)
+			got, code := harness.Conform(t, nil, args...)
+			if code != 1 {
+				t.Errorf("exit code %d, want 1", code)
+			}
+			for _, x := range got.Results {
+				switch {
+				case x.Rule != c.rule && x.Outcome == "fail":
+					t.Errorf("it breaks %+v too", x)
+				case x.Rule == c.rule && (x.Outcome != "fail" || !strings.Contains(x.Seen, c.seen) || x.Expected == "" || !strings.HasPrefix(x.See, "docs/authors/testing.md#")):
+					t.Errorf("got %+v, want %q", x, c.seen)
+				}
+			}
+			if len(got.Results) == 0 {
+				t.Error("no results")
+			}
+		})
+	}
+}
+
+// TestEveryProcessRuleIsBroken: the other rules have their breakers in sdk/conformance.
+func TestEveryProcessRuleIsBroken(t *testing.T) {
+	broken := map[string]bool{}
+	for _, c := range brokenProcesses {
+		broken[c.rule] = true
+	}
+	for _, r := range conformance.Rules() {
+		if r.Process && !broken[r.Name] {
+			t.Errorf("no plugin breaks %s", r.Name)
+		}
+	}
+}
+
+// TestGoodProcess: brokenplugin breaks nothing when it is not told to.
+func TestGoodProcess(t *testing.T) {
+	c, code := harness.Conform(t, nil, filepath.Join(harness.Bin, "programs", "brokenplugin"))
+	if code != 0 || c.Failed > 0 {
+		t.Errorf("%+v", c)
+	}
+}
