@@ -1,4 +1,4 @@
-package tests
+package decide
 
 import (
 	"fmt"
@@ -9,6 +9,7 @@ import (
 
 	"github.com/weir-project/weir/engine/agent"
 	"github.com/weir-project/weir/sdk/rank"
+	"github.com/weir-project/weir/tests/harness"
 	"github.com/weir-project/weir/tests/patience"
 )
 
@@ -18,7 +19,7 @@ import (
 func TestFirstCalls(t *testing.T) {
 	for _, c := range []struct{ ranks, rounds, atOnce, burners int }{{3, 6, 1, 0}, {3, 2, 3, 2}, {2, 2, 2, 1}} {
 		t.Run(fmt.Sprintf("%d ranks, %d groups at once, %d burners", c.ranks, c.atOnce, c.burners), func(t *testing.T) {
-			run := exec.CommandContext(patience.Context(t, 2*time.Minute), filepath.Join(bin, "weir"), "run", "-q", "-n", fmt.Sprint(c.ranks), "--", filepath.Join(bin, "programs", "firstcalls"),
+			run := exec.CommandContext(patience.Context(t, 2*time.Minute), filepath.Join(harness.Bin, "weir"), "run", "-q", "-n", fmt.Sprint(c.ranks), "--", filepath.Join(harness.Bin, "programs", "firstcalls"),
 				"-rounds", fmt.Sprint(c.rounds), "-at-once", fmt.Sprint(c.atOnce), "-burners", fmt.Sprint(c.burners))
 			if out, err := run.CombinedOutput(); err != nil {
 				t.Errorf("%s\n%s", err, out)
@@ -33,12 +34,12 @@ func TestCallInProgressNamesItsBackend(t *testing.T) {
 	for name, want := range map[string]string{"undecided": "", "decided": "flat"} {
 		t.Run(name, func(t *testing.T) {
 			failed := make(chan agent.GroupStatus, 1)
-			j := startAgent(t, 2, func(o *agent.Options) {
+			j := harness.StartAgent(t, 2, func(o *agent.Options) {
 				o.CallDeadline = patience.For(300 * time.Millisecond)
 				o.Failed = func(s agent.GroupStatus) { failed <- s }
-			}, candidate("flat", &fake{}))
+			}, harness.Candidate("flat", &harness.Fake{}))
 			gone := make(chan struct{})
-			errs := j.each(t, 2, func(s *rank.Session) error {
+			errs := j.Each(t, 2, func(s *rank.Session) error {
 				if name == "decided" {
 					if err := sumOf(s.World(), 27); err != nil {
 						return err
@@ -51,7 +52,7 @@ func TestCallInProgressNamesItsBackend(t *testing.T) {
 				defer close(gone)
 				return sumOf(s.World(), 27)
 			})
-			wantErrors(t, errs[:1], "rank 1")
+			harness.WantErrors(t, errs[:1], "rank 1")
 			calls := (<-failed).Ranks[0].Last
 			if last := calls[len(calls)-1]; last.Backend != want || last.Bytes != 108 {
 				t.Errorf("the last call is %+v, want one by backend %q", last, want)
