@@ -14,30 +14,55 @@ type lag struct {
 	since time.Time // exact to rankv1.ClockEvery
 }
 
+// place is what a look at the board shows of where one rank is in its calls.
+type place struct {
+	gone   bool
+	number uint64    // call begun last
+	done   uint64    // call ended last
+	began  time.Time // when it began the former; zero for not known
+	waited time.Time // last seen to wait for its peers; zero for never
+	next   time.Time // when it began the call after the last of the rank that is looked at; zero if it has not
+}
+
+// placesFor is a look at the board for the sake of one rank.
+func placesFor(b *rankv1.Board, rank int, gone []bool) []place {
+	last := b.Number(rank)
+	places := make([]place, len(gone))
+	for r := range places {
+		p := place{gone: gone[r], number: b.Number(r), done: b.Done(r), waited: b.Waited(r)}
+		if r == rank {
+			p.number = last // though it may have gone on
+			p.began, _ = b.Started(r, last)
+		} else {
+			p.next, _ = b.Started(r, last+1)
+		}
+		places[r] = p
+	}
+	return places
+}
+
 // lagOf is how far a rank is behind; false if nobody waits for it. A rank that has not begun a call lags from when the first
 // of the others began it. One that has begun it, in a call that others wait in, lags from when it was last seen to wait
 // itself: it is stopped, or busy with its part. still is for how long a rank that waits may not have been seen to.
-func lagOf(b *rankv1.Board, rank int, gone []bool, now time.Time, still time.Duration) (l lag, behind bool) {
-	number := b.Number(rank)
-	l.call = number
+func lagOf(places []place, rank int, now time.Time, still time.Duration) (l lag, behind bool) {
+	own := places[rank]
+	l.call = own.number
 	waits := false // one of the others does, in the same call
-	for peer := range gone {
-		if peer == rank || gone[peer] {
+	for r, peer := range places {
+		if r == rank || peer.gone {
 			continue
 		}
-		if at, ok := b.Started(peer, number+1); ok {
-			if l.call == number || at.Before(l.since) {
-				l.call, l.since, behind = number+1, at, true
-			}
+		if !peer.next.IsZero() && (!behind || peer.next.Before(l.since)) {
+			l.call, l.since, behind = own.number+1, peer.next, true
 		}
-		waits = waits || b.Number(peer) == number && b.Done(peer) < number && now.Sub(b.Waited(peer)) < still
+		waits = waits || peer.number == own.number && peer.done < own.number && now.Sub(peer.waited) < still
 	}
 	if behind {
 		return l, true
 	}
-	if began, ok := b.Started(rank, number); ok && waits && b.Done(rank) < number {
-		if l.since = began; b.Waited(rank).After(began) {
-			l.since = b.Waited(rank)
+	if !own.began.IsZero() && waits && own.done < own.number {
+		if l.since = own.began; own.waited.After(own.began) {
+			l.since = own.waited
 		}
 		return l, now.Sub(l.since) >= still
 	}
@@ -49,6 +74,16 @@ type slow struct {
 	lag
 	last string        // that the rank did
 	told time.Duration // lag when it was last logged
+}
+
+// judge says what a look at a rank's lag means for what was known of it: whether it is slow, and whether that is to be told now, for the
+// first time or because the lag has doubled since. One that is slow in another call than before has gone on in between.
+func judge(was *slow, l lag, behind bool, now time.Time, after time.Duration) (isSlow, tell bool) {
+	took := now.Sub(l.since)
+	if !behind || took < after || was != nil && was.call != l.call {
+		return false, false
+	}
+	return true, was == nil || took >= 2*was.told
 }
 
 // slowAfter is the lag from which a rank is called slow: before its calls end at their deadline.
@@ -82,20 +117,23 @@ func (g *group) lookForSlow(now time.Time) {
 		g.endSlow(now, "failed")
 		return
 	}
+	after := g.job.agent.slowAfter()
 	for rank := range g.ranks {
-		l, behind := lagOf(g.board, rank, g.gone, now, g.job.agent.slowAfter())
-		s := g.slow[rank]
-		switch took := now.Sub(l.since); {
-		case g.gone[rank] || !behind || took < g.job.agent.slowAfter() || s != nil && s.call != l.call:
+		l, behind := lagOf(placesFor(g.board, rank, g.gone), rank, now, after)
+		isSlow, tell := judge(g.slow[rank], l, behind && !g.gone[rank], now, after)
+		if !isSlow {
 			g.goesOn(rank, now, "recovered")
-		case s == nil:
-			s = &slow{lag: l}
-			g.slow[rank] = s
-			fallthrough
-		case took >= 2*s.told:
-			s.last, s.told = g.board.Begun(rank).String(), took
+			continue
+		}
+		if tell {
+			s := g.slow[rank]
+			if s == nil {
+				s = &slow{lag: l}
+				g.slow[rank] = s
+			}
+			s.last, s.told = g.board.Begun(rank).String(), now.Sub(l.since)
 			g.job.agent.opts.Logger.Warn("a rank is slow", "group", g.id, "rank", rank, "pid", g.facts.Ranks[rank].PID,
-				"lag", took.Round(rankv1.ClockEvery), "call", s.call, "last", s.last)
+				"lag", s.told.Round(rankv1.ClockEvery), "call", s.call, "last", s.last)
 		}
 	}
 }
