@@ -101,14 +101,7 @@ func (g *Group) disagreement(number uint64) string {
 	var order []string
 	callers := map[string][]int{}
 	for rank := range g.ranks {
-		b := g.board.Begun(rank)
-		what := b.String()
-		if r, ok := g.board.RecordOf(rank, number); ok {
-			what = r.String()
-		}
-		if b.Refused == number && b.Number != number {
-			what = fmt.Sprintf("all-reduce %d with arguments that it refused, then %s", number, b)
-		}
+		what := g.called(rank, number)
 		if callers[what] == nil {
 			order = append(order, what)
 		}
@@ -119,6 +112,22 @@ func (g *Group) disagreement(number uint64) string {
 		return fmt.Sprintf("%s: %s", ranksInWords(ranks), what)
 	})
 	return fmt.Sprintf("ranks disagree about all-reduce %d: %s", number, strings.Join(parts, "; "))
+}
+
+// called says what a rank has called as all-reduce number. One that has not come so far disagrees with nobody, but who reads this wants
+// to know of it.
+func (g *Group) called(rank int, number uint64) string {
+	b := g.board.Begun(rank)
+	r, recorded := g.board.RecordOf(rank, number)
+	switch {
+	case b.Refused == number && b.Number != number:
+		return fmt.Sprintf("all-reduce %d with arguments that it refused, then %s", number, b)
+	case recorded:
+		return r.String()
+	case b.Number > 0 && b.Number < number:
+		return fmt.Sprintf("no further than %s", b)
+	}
+	return b.String()
 }
 
 // lateness says which ranks did not come, or which one does not go on if all have.

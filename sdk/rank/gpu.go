@@ -92,14 +92,6 @@ func (s *Session) messages() error {
 	})
 }
 
-// deviceWatch is what watchDevice remembers of a group.
-type deviceWatch struct {
-	number uint64      // call at which a peer was first seen to be behind; 0 for none
-	waited exec.Waited // since then
-	looked uint64      // calls begun, of all ranks together, when the recorded ones were compared last
-	doubt  uint64      // call in progress that a peer was seen to have refused; 0 for none
-}
-
 // watchDevice looks for what a call on a stream cannot report: what went wrong after the call had returned, ranks that
 // disagree, a rank that does not come. A group that has failed has its plans aborted, so that nothing on the device waits
 // for ever.
@@ -127,67 +119,4 @@ func (g *Group) watchDevice(now time.Time) {
 			p.Abort()
 		}
 	}
-}
-
-// compare looks at what the peers have called last.
-func (g *Group) compare(now time.Time) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.closed {
-		return
-	}
-	own := g.board.Begun(g.rank)
-	if own.Number == 0 || own.Class.Memory != collective.CUDA || own.Rejected {
-		return
-	}
-	begun := uint64(0)
-	for rank := range g.ranks {
-		begun += g.board.Number(rank)
-	}
-	if begun != g.watched.looked { // also at calls before the last, which have gone by
-		g.watched.looked = begun
-		if number, rank, differ := g.board.Differ(g.rank); differ {
-			g.brokenLater(number, &exec.Mismatch{Rank: rank})
-			return
-		}
-	}
-	behind := -1
-	for rank := range g.ranks {
-		peer := g.board.Begun(rank)
-		captured := peer.Class.Captured
-		peer.Class.Captured = own.Class.Captured // a call is published before it is known whether it is captured
-		switch {
-		case rank == g.rank:
-		case peer.Refused == own.Number && own.Done < own.Number && g.watched.doubt != own.Number:
-			g.watched.doubt = own.Number // it may be about to be refused here too; if not, the next look will tell
-			return
-		case peer.Number == own.Number && (peer.Rejected || peer.Class != own.Class || peer.Bytes != own.Bytes),
-			peer.Refused == own.Number && own.Refused != own.Number:
-			g.brokenLater(own.Number, &exec.Mismatch{Rank: rank})
-			return
-		case peer.State != rankv1.Active && peer.Number < own.Number:
-			g.brokenLater(own.Number, fmt.Errorf("%s; %s", g.gone(rank, peer.State), g.did(g.rank)))
-			return
-		case peer.Number < own.Number, peer.Number == own.Number && captured != own.Class.Captured,
-			own.Done == own.Number && peer.Number == own.Number && peer.Done < own.Number: // it stays inside a call that this rank came out of
-			behind = rank
-		}
-	}
-	switch {
-	case behind < 0:
-		g.watched.number = 0
-	case g.watched.number != own.Number:
-		g.watched.number, g.watched.waited = own.Number, exec.Waited{}
-		g.watched.waited.Until(now)
-	case g.watched.waited.Until(now) > g.deadline:
-		g.brokenLater(own.Number, &exec.Late{Rank: behind})
-	}
-}
-
-// brokenLater is broken for a caller that holds g.mu, as long as which there is a board to take the words from.
-func (g *Group) brokenLater(number uint64, err error) {
-	text := g.words(number, err)
-	g.mu.Unlock()
-	defer g.mu.Lock()
-	_ = g.giveUp(text)
 }
