@@ -7,6 +7,7 @@ import (
 
 	"github.com/weir-project/weir/core/backend"
 	"github.com/weir-project/weir/core/dispatch"
+	"github.com/weir-project/weir/tests/await"
 )
 
 // TestAskAllAsksAtOnce has backends that answer only when all have been asked.
@@ -24,7 +25,7 @@ func TestAskAllAsksAtOnce(t *testing.T) {
 		select {
 		case <-all:
 			return small, nil
-		case <-time.After(time.Minute):
+		case <-time.After(await.For(await.Plenty)):
 			return busy, nil
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/weir-project/weir/core/plan"
 	"github.com/weir-project/weir/core/schedule"
 	"github.com/weir-project/weir/core/schedule/allreduce"
+	"github.com/weir-project/weir/tests/await"
 )
 
 // mostMemory is what a proof may allocate. The clocks of 256 ranks that each give 64 signals are the largest part.
@@ -158,7 +159,7 @@ func FuzzProve(f *testing.F) {
 			return // the brute force would take for ever
 		}
 		s := small(data)
-		watchdog := time.AfterFunc(30*time.Second, func() { panic(fmt.Sprintf("hangs: %+v", s)) })
+		watchdog := time.AfterFunc(await.For(await.Plenty), func() { panic(fmt.Sprintf("hangs: %+v", s)) })
 		defer watchdog.Stop()
 		if err := schedule.Prove(s); err != nil {
 			if strings.TrimSpace(err.Error()) == "" {

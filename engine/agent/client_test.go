@@ -11,7 +11,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/samber/lo"
 	"go.opentelemetry.io/otel/trace/noop"
@@ -24,6 +23,7 @@ import (
 	"github.com/weir-project/weir/engine/telemetry"
 	"github.com/weir-project/weir/sdk/proto/pluginv1"
 	"github.com/weir-project/weir/sdk/proto/rankv1"
+	"github.com/weir-project/weir/tests/await"
 )
 
 // flat is a backend that accepts everything.
@@ -55,12 +55,13 @@ func startAgent(t *testing.T, world int, change func(*Options)) *Agent {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	plenty := await.For(await.Plenty)
 	opts := Options{
 		Socket: filepath.Join(dir, "agent.sock"), WorldSize: world, MaxShared: 1 << 24,
 		Candidates: func() []dispatch.Candidate {
 			return []dispatch.Candidate{{Plugin: "test", Info: flat{}.Info(), Backend: flat{}}}
 		},
-		JoinDeadline: patience, CallDeadline: patience, PrepareDeadline: patience, SelfTestDeadline: patience,
+		JoinDeadline: plenty, CallDeadline: plenty, PrepareDeadline: plenty, SelfTestDeadline: plenty,
 		Tracer: telemetry.NewTracer(noop.NewTracerProvider()), Logger: slog.New(slog.DiscardHandler),
 	}
 	if change != nil {
@@ -72,9 +73,6 @@ func startAgent(t *testing.T, world int, change func(*Options)) *Agent {
 	}
 	return a
 }
-
-// patience is how long a test waits for what must come.
-const patience = 20 * time.Second
 
 // client speaks the protocol as a rank does, or should not.
 type client struct {
@@ -114,7 +112,7 @@ func (c *client) say(m *rankv1.FromRank) uint64 {
 }
 
 func (c *client) receive() (*rankv1.ToRank, error) {
-	if err := c.conn.SetReceiveDeadline(time.Now().Add(patience)); err != nil {
+	if err := c.conn.SetReceiveDeadline(await.By(await.Plenty)); err != nil {
 		return nil, err
 	}
 	m := &rankv1.ToRank{}
@@ -342,9 +340,5 @@ func (a *Agent) gone(id string, rank int) bool {
 // until waits for what the agent does without telling.
 func until(t *testing.T, what func() bool) {
 	t.Helper()
-	for end := time.Now().Add(patience); !what(); time.Sleep(time.Millisecond / 4) {
-		if time.Now().After(end) {
-			t.Fatal("it did not happen")
-		}
-	}
+	await.Until(t, "what the agent does", what)
 }

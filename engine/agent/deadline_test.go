@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -8,28 +9,31 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/weir-project/weir/core/collective"
+	"github.com/weir-project/weir/tests/await"
 )
 
 func TestProtocolDeadlines(t *testing.T) {
-	const short = 30 * time.Millisecond
+	short := await.For(100 * time.Millisecond).Round(time.Millisecond) // the ranks that answer are faster
+	const grace = time.Millisecond
 	check(t, map[string]row{
 		"never answers Prepare": {
-			options: func(o *Options) { o.PrepareDeadline, o.grace = short, time.Millisecond },
+			options: func(o *Options) { o.PrepareDeadline, o.grace = short, grace },
 			run: func(t *testing.T, a *Agent) {
 				c := joined(t, a)
 				ids := []uint64{c[0].say(resolve(c[0].group, sum)), c[1].say(resolve(c[0].group, sum))}
 				c[0].say(report(ids[0], c[0].wantPrepare(ids[0])))
 				c[1].wantPrepare(ids[1])
+				words := fmt.Sprintf("rank 1 did not report weir.prepare within %s", short+grace)
 				for r, m := range c {
-					m.wantFault(c[0].group, "rank 1 did not report weir.prepare within 31ms")
-					m.wantFailed(ids[r], "rank 1 did not report weir.prepare within 31ms")
+					m.wantFault(c[0].group, words)
+					m.wantFailed(ids[r], words)
 				}
 				c[1].say(report(ids[1], nil)) // too late
 				c[1].wantFailed(c[1].say(exchange(c[0].group, "")), "rank 1 did not report")
 			},
 		},
 		"nobody answers SelfTest": {
-			options: func(o *Options) { o.SelfTestDeadline, o.grace = short, time.Millisecond },
+			options: func(o *Options) { o.SelfTestDeadline, o.grace = short, grace },
 			run: func(t *testing.T, a *Agent) {
 				c := joined(t, a)
 				ids := []uint64{c[0].say(resolve(c[0].group, sum)), c[1].say(resolve(c[0].group, sum))}
@@ -48,7 +52,7 @@ func TestProtocolDeadlines(t *testing.T) {
 			run: func(t *testing.T, a *Agent) {
 				c := joined(t, a)
 				id := c[0].say(resolve(c[0].group, sum))
-				words := "rank 1 did not call host float32 sum eager within 30ms of the others"
+				words := fmt.Sprintf("rank 1 did not call host float32 sum eager within %s of the others", short)
 				c[0].wantFault(c[0].group, words)
 				c[0].wantFailed(id, words)
 				c[1].wantFault(c[0].group, words)
@@ -58,18 +62,18 @@ func TestProtocolDeadlines(t *testing.T) {
 			options: func(o *Options) { o.CallDeadline = short },
 			run: func(t *testing.T, a *Agent) {
 				c := joined(t, a)
-				c[0].wantFailed(c[0].say(exchange(c[0].group, "")), "rank 1 did not exchange within 30ms")
-				c[1].wantFailed(c[1].say(exchange(c[0].group, "")), "rank 0 did not exchange within 30ms")
+				c[0].wantFailed(c[0].say(exchange(c[0].group, "")), fmt.Sprintf("rank 1 did not exchange within %s", short))
+				c[1].wantFailed(c[1].say(exchange(c[0].group, "")), fmt.Sprintf("rank 0 did not exchange within %s", short))
 				wantServed(t, c[0].group, sum, c...) // the group is none the worse for it
 			},
 		},
 		"never asks for the group": {
 			world:   3,
-			options: func(o *Options) { o.JoinDeadline = 200 * time.Millisecond },
+			options: func(o *Options) { o.JoinDeadline = 3 * short },
 			run: func(t *testing.T, a *Agent) {
 				c := joined(t, a)
 				id := c[0].say(newGroupOf(2, 0, 1))
-				c[0].wantFailed(id, "1 of 3 ranks asked to form a group: ranks 1, 2 did not within 200ms")
+				c[0].wantFailed(id, fmt.Sprintf("1 of 3 ranks asked to form a group: ranks 1, 2 did not within %s", 3*short))
 				wantServed(t, c[0].group, sum, c...)
 			},
 		},
@@ -105,13 +109,8 @@ func TestCloseWhileRanksPrepare(t *testing.T) {
 			}
 			closed := make(chan error, 1)
 			go func() { closed <- a.Close() }()
-			select {
-			case err := <-closed:
-				if err != nil {
-					t.Error(err)
-				}
-			case <-time.After(patience):
-				t.Fatal("Close waits for ranks")
+			if err := await.Receive(t, "Close, which waits for no rank", closed); err != nil {
+				t.Error(err)
 			}
 		})
 	}

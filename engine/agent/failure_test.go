@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/samber/lo"
@@ -103,6 +104,36 @@ func TestProtocolFaults(t *testing.T) {
 
 func (c *client) rank(clients []*client) int { return lo.IndexOf(clients, c) }
 
+// TestEndsInTurn: a rank that ended after others goes once they have gone, and is not held up for long by one that does not.
+func TestEndsInTurn(t *testing.T) {
+	const never = time.Hour
+	for name, c := range map[string]struct {
+		goes []time.Duration // when each rank that ended before goes
+		took time.Duration
+	}{
+		"the first":                {nil, 0},
+		"they have gone":           {[]time.Duration{0, 0}, 0},
+		"the last goes after all":  {[]time.Duration{100 * time.Millisecond, 400 * time.Millisecond}, 400 * time.Millisecond},
+		"one of them does not go":  {[]time.Duration{100 * time.Millisecond, never}, leavePatience / 4},
+		"they wait no longer each": {[]time.Duration{never, never, never}, leavePatience / 4},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			j, m := &job{}, &member{left: make(chan struct{})}
+			for _, after := range c.goes {
+				first := &member{left: make(chan struct{})}
+				j.ended = append(j.ended, first)
+				time.AfterFunc(after, func() { close(first.left) })
+			}
+			synctest.Wait()
+			j.ended = append(j.ended, m, &member{left: make(chan struct{})}) // and one that ended after it
+			start := time.Now()
+			if j.inTurn(m); time.Since(start) != c.took {
+				t.Errorf("%s: it waited %s, want %s", name, time.Since(start), c.took)
+			}
+		})
+	}
+}
+
 func TestProtocolDisconnects(t *testing.T) {
 	check(t, map[string]row{
 		"after Join": {world: 3, run: func(t *testing.T, a *Agent) {
@@ -137,8 +168,7 @@ func TestProtocolDisconnects(t *testing.T) {
 			until(t, func() bool { return a.waiting(c[0].group) == 1 })
 			a.RankExited(1, "rank 1 was killed by signal 9 (killed)")
 			a.RankExited(0, "rank 0 exited with code 1")
-			c[0].leave()
-			time.Sleep(50 * time.Millisecond)
+			c[0].leave() // waits its turn: see TestEndsInTurn
 			c[1].leave()
 			c[2].wantFailed(id, "rank 1 was killed by signal 9 (killed)")
 			until(t, func() bool { return a.gone(c[0].group, 0) })

@@ -23,11 +23,12 @@ import (
 	"github.com/weir-project/weir/sdk/proto/pluginv1"
 	"github.com/weir-project/weir/sdk/proto/rankv1"
 	"github.com/weir-project/weir/sdk/proto/sealed"
+	"github.com/weir-project/weir/tests/await"
 	"github.com/weir-project/weir/tests/hostile"
 )
 
 // fuzzPatience is the longest that the agent of a fuzz run may take over anything; a hundred times its deadlines.
-const fuzzPatience = 30 * time.Second
+var fuzzPatience = await.For(30 * time.Second)
 
 // library is a backend for device memory whose ranks have something to tell each other before they can run.
 type library struct{ flat }
@@ -208,7 +209,7 @@ func (d *duo) act(s *hostile.Script, files []*os.File) bool {
 		_ = d.hostile.Send(j)
 	case 15: // an upgrade comes in between
 		d.agent.wg.Go(func() {
-			ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+			ctx, cancel := context.WithTimeout(context.Background(), fuzzPatience/30)
 			defer cancel()
 			_, _ = d.agent.Upgrade(ctx, Upgrade{Plugin: "test", Candidates: d.agent.opts.Candidates, Accept: func() error { return nil }})
 		})
@@ -275,14 +276,8 @@ func FuzzRank(f *testing.F) {
 		if d.board != nil {
 			_ = unix.Munmap(d.board)
 		}
-		for end := time.Now().Add(5 * time.Second); ; time.Sleep(time.Millisecond) {
-			after := hostile.Descriptors(t)
-			if after <= before {
-				return
-			}
-			if time.Now().After(end) {
-				t.Fatalf("%d descriptors are open, %d before", after, before)
-			}
+		if !await.Poll(fuzzPatience/6, func() bool { return hostile.Descriptors(t) <= before }) {
+			t.Fatalf("%d descriptors are open, %d before", hostile.Descriptors(t), before)
 		}
 	})
 }
@@ -290,8 +285,8 @@ func FuzzRank(f *testing.F) {
 // mostActs keeps a run short.
 const mostActs = 60
 
-// fuzzDeadline is each of the agent's in a fuzz run.
-const fuzzDeadline = 100 * time.Millisecond
+// fuzzDeadline is each of the agent's in a fuzz run, most of which pass.
+var fuzzDeadline = await.Lapse(100 * time.Millisecond)
 
 // wantAlive has a stranger get the answer that strangers get.
 func (a *Agent) wantAlive(t *testing.T) {

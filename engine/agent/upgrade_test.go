@@ -17,6 +17,7 @@ import (
 	"github.com/weir-project/weir/core/plan"
 	"github.com/weir-project/weir/core/schedule/allreduce"
 	"github.com/weir-project/weir/sdk/proto/rankv1"
+	"github.com/weir-project/weir/tests/await"
 )
 
 // ring is flat with another plan.
@@ -101,9 +102,7 @@ func always(phase, *rankv1.ToRank) bool { return true }
 
 // upgradeTo has the agent replace process-1.
 func (a *Agent) upgradeTo(t *testing.T, process uint64) ([]GroupUpgrade, error) {
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	return a.Upgrade(ctx, Upgrade{Plugin: "test", Replaced: process - 1, Candidates: versions(process), Accept: func() error { return nil }})
+	return a.Upgrade(await.Context(t, await.Plenty), Upgrade{Plugin: "test", Replaced: process - 1, Candidates: versions(process), Accept: func() error { return nil }})
 }
 
 func patient(o *Options) { o.Candidates = versions(1) }
@@ -111,7 +110,7 @@ func patient(o *Options) { o.Candidates = versions(1) }
 // impatient agents do not wait long for a rank that is silent, but long enough for one on a machine that is busy.
 func impatient(o *Options) {
 	patient(o)
-	o.PrepareDeadline, o.SelfTestDeadline, o.grace = 2*time.Second, 2*time.Second, 500*time.Millisecond
+	o.PrepareDeadline, o.SelfTestDeadline, o.grace = await.For(time.Second), await.For(time.Second), await.For(300*time.Millisecond)
 }
 
 // TestRankGoesInAnUpgrade: in any phase a rank leaves its group, or its process ends, or it does not answer. The upgrade comes

@@ -15,6 +15,7 @@ import (
 	"github.com/weir-project/weir/core/topology"
 	"github.com/weir-project/weir/sdk/native/nvml"
 	"github.com/weir-project/weir/sdk/native/nvml/nvmltest"
+	"github.com/weir-project/weir/tests/await"
 	"github.com/weir-project/weir/tests/require"
 )
 
@@ -124,7 +125,7 @@ func TestProbeOtherMaker(t *testing.T) {
 // TestProbeHangs asks a library whose first call never returns.
 func TestProbeHangs(t *testing.T) {
 	g := Probe(Machine{
-		Sysfs: gpuHost(four...), Procfs: files(procHost), Patience: 50 * time.Millisecond,
+		Sysfs: gpuHost(four...), Procfs: files(procHost), Patience: await.Lapse(50 * time.Millisecond),
 		NVML: require.Library(t, nvml.LibraryName, nvmltest.Source("3600", "0")),
 	})
 	if rows(g.Links) != " X unknown unknown unknown\n unknown X unknown unknown\n unknown unknown X unknown\n unknown unknown unknown X\n" {
@@ -183,11 +184,11 @@ func TestProbeSMIFailures(t *testing.T) {
 		"no matrix": {strings.Replace(script, "GPU-b, 8.6", "GPU-b", 1), "does not list GPU 1"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			patience := 5 * time.Second
+			limit := await.For(5 * time.Second)
 			if name == "hangs" {
-				patience = 300 * time.Millisecond
+				limit = await.Lapse(300 * time.Millisecond)
 			}
-			g := Probe(Machine{Sysfs: gpuHost(four[:2]...), Procfs: files(procHost), SMI: program(t, c.script), Patience: patience})
+			g := Probe(Machine{Sysfs: gpuHost(four[:2]...), Procfs: files(procHost), SMI: program(t, c.script), Patience: limit})
 			notes := strings.Join(g.Notes, "\n")
 			if len(g.Devices) != 2 || g.Links[0][1] != (topology.Link{}) || !strings.Contains(notes, c.want) && !strings.Contains(notes, "no answer within") {
 				t.Errorf("%d GPUs, link %s, notes:\n%s", len(g.Devices), g.Links[0][1], notes)

@@ -9,6 +9,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/weir-project/weir/tests/await"
 )
 
 // What the test's own program does when it is started as something else.
@@ -54,10 +56,8 @@ func alive(pid int) bool {
 // wantGone waits until a process that was killed has ended.
 func wantGone(t *testing.T, pid int) {
 	t.Helper()
-	for end := time.Now().Add(10 * time.Second); alive(pid); time.Sleep(time.Millisecond / 2) {
-		if time.Now().After(end) {
-			_ = syscall.Kill(pid, syscall.SIGKILL)
-			t.Fatalf("process %d still runs", pid)
-		}
+	if !await.Poll(await.For(await.Plenty), func() bool { return !alive(pid) }) {
+		_ = syscall.Kill(pid, syscall.SIGKILL)
+		t.Fatalf("process %d still runs", pid)
 	}
 }

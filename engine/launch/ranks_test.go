@@ -18,6 +18,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"go.uber.org/goleak"
+
+	"github.com/weir-project/weir/tests/await"
 )
 
 // outcome is what became of a run.
@@ -137,7 +139,7 @@ func TestRunCancelled(t *testing.T) {
 		_, _ = io.Copy(io.Discard, read)
 	}()
 	o := runCtx(ctx, t, 2, script, func(r *Ranks) {
-		r.Stdout, r.stopPatience = write, 50*time.Millisecond
+		r.Stdout, r.stopPatience = write, await.For(200*time.Millisecond)
 		r.Exited = chain(r.Exited, func(e Exit) {
 			if e.Rank == 0 { // the last
 				_ = write.Close()

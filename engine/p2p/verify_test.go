@@ -15,6 +15,7 @@ import (
 
 	"github.com/weir-project/weir/core/topology"
 	"github.com/weir-project/weir/engine/p2p"
+	"github.com/weir-project/weir/tests/await"
 	"github.com/weir-project/weir/tests/fakegpu"
 )
 
@@ -89,7 +90,7 @@ func TestVerifyFaults(t *testing.T) {
 		t.Run(fault, func(t *testing.T) {
 			t.Parallel()
 			devices, opts := machine(t, 2, "FAKE_P2P="+fault+":0>1")
-			opts.Direction, opts.Patience = 4*time.Second, 300*time.Millisecond
+			opts.Direction, opts.Patience = await.For(3*time.Second), await.For(300*time.Millisecond)
 			got := say(p2p.Verify(t.Context(), devices, p2p.Directions(2), opts))
 			if !strings.HasPrefix(got, want) || !strings.HasSuffix(got, "\n1>0 verified") {
 				t.Errorf("got\n%s\nwant\n%s…\n1>0 verified", got, want)
@@ -134,19 +135,19 @@ func TestVerifyNoDriver(t *testing.T) {
 // TestVerifyEnds keeps to its deadlines and to the context, though a worker hangs; nothing that was cut short is a failure.
 func TestVerifyEnds(t *testing.T) {
 	devices, opts := machine(t, 2, "FAKE_P2P=hang:0>1,hang:1>0")
-	opts.Overall = 1500 * time.Millisecond
+	opts.Overall = await.Lapse(1500 * time.Millisecond)
 	begin := time.Now()
 	got := say(p2p.Verify(t.Context(), devices, p2p.Directions(2), opts))
 	if want := "0>1 unknown not tried: all directions together may take 1.5s\n1>0 unknown not tried: all directions together may take 1.5s"; got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	time.AfterFunc(time.Second, cancel)
+	time.AfterFunc(await.Lapse(time.Second), cancel)
 	got = say(p2p.Verify(ctx, devices, p2p.Directions(2), p2p.Options{Command: opts.Command, Environ: opts.Environ}))
 	if want := "0>1 unknown not tried: interrupted\n1>0 unknown not tried: interrupted"; got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
-	if took := time.Since(begin); took > 15*time.Second {
+	if took := time.Since(begin); took > await.For(15*time.Second) {
 		t.Errorf("took %s", took)
 	}
 }

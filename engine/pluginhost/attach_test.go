@@ -14,7 +14,7 @@ import (
 	"github.com/weir-project/weir/core/collective"
 	"github.com/weir-project/weir/engine/pluginhost"
 	"github.com/weir-project/weir/sdk/proto/pluginv1"
-	"github.com/weir-project/weir/tests/patience"
+	"github.com/weir-project/weir/tests/await"
 )
 
 func TestParseAddress(t *testing.T) {
@@ -99,11 +99,11 @@ func TestAttached(t *testing.T) {
 	h := start(t, opts, pluginhost.Spec{Name: "own", Attach: address})
 	c := h.Candidates()[0]
 	_, _ = cmd.Process.Kill(), cmd.Wait()
-	patience.Until(t, "the fault", func() bool {
+	await.Until(t, "the fault", func() bool {
 		_, err := c.Backend.Accept(t.Context(), backend.Request{Group: collective.HostGroup("g", 2)})
 		return backend.ReasonFor(err).Code == backend.PluginCrashed
 	})
-	ctx := patience.Context(t, patience.Plenty)
+	ctx := await.Context(t, await.Plenty)
 	if h.Await(ctx, "own") || ctx.Err() != nil {
 		t.Error("a plugin that is not started again was waited for")
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/weir-project/weir/core/backend"
 	"github.com/weir-project/weir/core/dispatch"
 	"github.com/weir-project/weir/engine/pluginhost"
-	"github.com/weir-project/weir/tests/patience"
+	"github.com/weir-project/weir/tests/await"
 )
 
 func wantFault(t *testing.T, err error, code backend.Code, text string) {
@@ -41,7 +41,7 @@ func TestFaultsAtStart(t *testing.T) {
 			bad.Insecure = mode == "frozen"
 			specs := []pluginhost.Spec{bad, spec(t, "good", "good")}
 			if c.code == backend.Timeout {
-				opts.StartTimeout, specs = patience.For(time.Second), specs[:1] // the good one may need longer on a busy machine
+				opts.StartTimeout, specs = await.For(time.Second), specs[:1] // the good one may need longer on a busy machine
 			}
 			h := start(t, opts, specs...)
 			all := h.Candidates()
@@ -57,7 +57,7 @@ func TestFaultsAtStart(t *testing.T) {
 			if st.Err == nil || st.PID == 0 {
 				t.Errorf("%+v", st)
 			}
-			patience.Until(t, "the failed plugin is gone", func() bool { return !alive(st.PID) })
+			await.Until(t, "the failed plugin is gone", func() bool { return !alive(st.PID) })
 		})
 	}
 }
@@ -86,7 +86,7 @@ func TestFaultsInCalls(t *testing.T) {
 			opts, log := options(t)
 			opts.Restart.First = time.Hour // what is dead stays so
 			if c.code == backend.Timeout {
-				opts.CallTimeout = patience.For(50 * time.Millisecond)
+				opts.CallTimeout = await.For(50 * time.Millisecond)
 			}
 			h := start(t, opts, spec(t, "bad", "good:"+call))
 			b := h.Candidates()[0].Backend

@@ -22,7 +22,7 @@ import (
 	"github.com/weir-project/weir/core/backend"
 	"github.com/weir-project/weir/core/dispatch"
 	"github.com/weir-project/weir/engine/pluginhost"
-	"github.com/weir-project/weir/tests/patience"
+	"github.com/weir-project/weir/tests/await"
 )
 
 // spec is this test binary as a plugin.
@@ -62,7 +62,7 @@ func options(t *testing.T) (pluginhost.Options, *logBuffer) {
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	log := &logBuffer{}
 	logger := slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug}))
-	return pluginhost.Options{Dir: dir, StartTimeout: patience.For(patience.Plenty), CallTimeout: patience.For(patience.Plenty), Logger: logger}, log
+	return pluginhost.Options{Dir: dir, StartTimeout: await.For(await.Plenty), CallTimeout: await.For(await.Plenty), Logger: logger}, log
 }
 
 func start(t *testing.T, opts pluginhost.Options, specs ...pluginhost.Spec) *pluginhost.Host {
@@ -211,7 +211,7 @@ func TestLogs(t *testing.T) {
 		`msg="{\"@message\": 1}"`, `level=WARN msg="well formed" plugin=flat k=v`, `msg=m plugin=flat @level=<nil>`,
 		`yyyy …`, `level=INFO msg=asked plugin=flat backend=flat`, `msg="on stdout" plugin=flat stream=stdout`,
 	} {
-		patience.Until(t, want, func() bool { return strings.Contains(log.String(), want) })
+		await.Until(t, want, func() bool { return strings.Contains(log.String(), want) })
 	}
 }
 
@@ -231,8 +231,8 @@ func TestGroupEndsWithThePlugin(t *testing.T) {
 				t.Fatal(err, e, child)
 			}
 			end(h)
-			patience.Until(t, "the plugin's child is gone", func() bool { return !alive(child) })
-			patience.Until(t, "the plugin is known to be gone", func() bool { return h.Plugins()[0].Err != nil })
+			await.Until(t, "the plugin's child is gone", func() bool { return !alive(child) })
+			await.Until(t, "the plugin is known to be gone", func() bool { return h.Plugins()[0].Err != nil })
 		})
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/weir-project/weir/engine/pluginhost"
-	"github.com/weir-project/weir/tests/patience"
+	"github.com/weir-project/weir/tests/await"
 )
 
 // engine is the main of a process that is killed: it starts a plugin, says which and waits.
@@ -55,7 +55,7 @@ func TestEngineIsKilled(t *testing.T) {
 			if err := cmd.Process.Kill(); err != nil {
 				t.Fatal(err)
 			}
-			patience.Until(t, "the plugin is gone", func() bool { return !alive(pid) })
+			await.Until(t, "the plugin is gone", func() bool { return !alive(pid) })
 			left, err := os.ReadDir(opts.Dir)
 			if err != nil || len(left) > 0 {
 				t.Errorf("left behind: %v, %v", left, err)

@@ -14,7 +14,7 @@ import (
 
 	"github.com/weir-project/weir/core/backend"
 	"github.com/weir-project/weir/engine/pluginhost"
-	"github.com/weir-project/weir/tests/patience"
+	"github.com/weir-project/weir/tests/await"
 )
 
 // fileOf is a spec whose file is a copy, which a test may change.
@@ -92,9 +92,9 @@ func TestReload(t *testing.T) {
 
 	// The new one is supervised, with its file.
 	_ = syscall.Kill(r.Status().PID, syscall.SIGKILL)
-	patience.Until(t, "another serves", func() bool { return h.Plugins()[0].PID != r.Status().PID && serves(t, h) == nil })
+	await.Until(t, "another serves", func() bool { return h.Plugins()[0].PID != r.Status().PID && serves(t, h) == nil })
 	h.Kill(h.Candidates()[0].Process, syscall.ETIMEDOUT)
-	patience.Until(t, "yet another serves", func() bool { return h.Plugins()[0].Restarts == 2 && serves(t, h) == nil })
+	await.Until(t, "yet another serves", func() bool { return h.Plugins()[0].Restarts == 2 && serves(t, h) == nil })
 }
 
 func TestRefusedReload(t *testing.T) {
@@ -132,7 +132,7 @@ func TestReloadMendsAPlugin(t *testing.T) {
 	replace(t, s.Path, append(program, 0))
 	_ = syscall.Kill(h.Plugins()[0].PID, syscall.SIGKILL)
 	var err error
-	patience.Until(t, "it is given up", func() bool {
+	await.Until(t, "it is given up", func() bool {
 		err = serves(t, h)
 		return err != nil && strings.Contains(err.Error(), "`weir plugins reload flat` accepts it")
 	})
@@ -145,5 +145,5 @@ func TestReloadMendsAPlugin(t *testing.T) {
 		t.Errorf("%v, %+v", err, h.Plugins()[0])
 	}
 	_ = syscall.Kill(h.Plugins()[0].PID, syscall.SIGKILL)
-	patience.Until(t, "it is supervised again", func() bool { return h.Plugins()[0].Restarts == 1 && serves(t, h) == nil })
+	await.Until(t, "it is supervised again", func() bool { return h.Plugins()[0].Restarts == 1 && serves(t, h) == nil })
 }

@@ -6,7 +6,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/weir-project/weir/tests/patience"
+	"github.com/weir-project/weir/tests/await"
 )
 
 // TestFileReplacedBeforeItRuns puts another file in the place of the one that was checked, right before it is started.
@@ -41,7 +41,7 @@ func TestFileReplacedBeforeItRuns(t *testing.T) {
 	if err := p.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	patience.Receive(t, "it ends", p.done)
+	await.Receive(t, "it ends", p.done)
 	if itself, failed := p.ended(); !itself || failed {
 		t.Errorf("ended by itself %t, failed %t: it was not /bin/true", itself, failed)
 	}

@@ -13,7 +13,7 @@ import (
 
 	"github.com/weir-project/weir/core/backend"
 	"github.com/weir-project/weir/engine/pluginhost"
-	"github.com/weir-project/weir/tests/patience"
+	"github.com/weir-project/weir/tests/await"
 )
 
 // serves asks the first backend of a host as it is now.
@@ -44,8 +44,8 @@ func TestKilledPluginIsRestarted(t *testing.T) {
 		if err := syscall.Kill(before.PID, syscall.SIGKILL); err != nil {
 			t.Fatal(err)
 		}
-		patience.Until(t, "the process's end is known", func() bool { _, err := old.Accept(t.Context(), hostRequest()); return crashed(err) })
-		patience.Until(t, "another serves", func() bool { return serves(t, h) == nil })
+		await.Until(t, "the process's end is known", func() bool { _, err := old.Accept(t.Context(), hostRequest()); return crashed(err) })
+		await.Until(t, "another serves", func() bool { return serves(t, h) == nil })
 		if now := h.Plugins()[0]; now.PID == before.PID || now.Restarts != n || now.Err != nil || alive(before.PID) {
 			t.Fatalf("restart %d: %+v, before %+v\n%s", n, now, before, log)
 		}
@@ -63,7 +63,7 @@ func TestPluginThatKeepsCrashingIsGivenUp(t *testing.T) {
 	opts.Restart = pluginhost.Restart{First: time.Millisecond, Longest: 2 * time.Millisecond, Most: 3}
 	h := start(t, opts, spec(t, "flat", "good:accept-exit"))
 	var err error
-	patience.Until(t, "it is given up", func() bool {
+	await.Until(t, "it is given up", func() bool {
 		err = serves(t, h)
 		return err != nil && strings.Contains(err.Error(), "not started again")
 	})
@@ -102,7 +102,7 @@ func TestChangedFileIsNotRestarted(t *testing.T) {
 	}
 	pid := h.Plugins()[0].PID
 	_ = syscall.Kill(pid, syscall.SIGKILL)
-	patience.Until(t, "another serves", func() bool { return h.Plugins()[0].PID != pid && serves(t, h) == nil })
+	await.Until(t, "another serves", func() bool { return h.Plugins()[0].PID != pid && serves(t, h) == nil })
 
 	if err := os.Rename(real, real+".old"); err != nil {
 		t.Fatal(err)
@@ -111,7 +111,7 @@ func TestChangedFileIsNotRestarted(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = syscall.Kill(h.Plugins()[0].PID, syscall.SIGKILL)
-	patience.Until(t, "it is given up", func() bool { err = serves(t, h); return err != nil && strings.Contains(err.Error(), "has changed") })
+	await.Until(t, "it is given up", func() bool { err = serves(t, h); return err != nil && strings.Contains(err.Error(), "has changed") })
 	wantFault(t, err, backend.PluginCrashed, "its file has changed")
 }
 
@@ -123,7 +123,7 @@ func TestCloseWhileRestarting(t *testing.T) {
 		h := start(t, opts, spec(t, "flat", "good"))
 		pid := h.Plugins()[0].PID
 		_ = syscall.Kill(pid, syscall.SIGKILL)
-		patience.Until(t, "it is dead", func() bool { return !alive(pid) })
+		await.Until(t, "it is dead", func() bool { return !alive(pid) })
 		h.Close()
 		if st := h.Plugins()[0]; alive(st.PID) {
 			t.Errorf("process %d outlives the host", st.PID)

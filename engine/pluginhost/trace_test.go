@@ -20,7 +20,7 @@ import (
 	tracepb "go.opentelemetry.io/proto/otlp/trace/v1"
 	"google.golang.org/grpc"
 
-	"github.com/weir-project/weir/tests/patience"
+	"github.com/weir-project/weir/tests/await"
 	"github.com/weir-project/weir/tests/require"
 )
 
@@ -123,7 +123,7 @@ func TestTraceOfTheLastCall(t *testing.T) {
 	s := spec(t, "flat", "good:accept-late")
 	maps.Copy(s.Env, env)
 	h := start(t, opts, s)
-	ctx, cancel := context.WithTimeout(t.Context(), patience.Lapse(50*time.Millisecond))
+	ctx, cancel := context.WithTimeout(t.Context(), await.Lapse(50*time.Millisecond))
 	defer cancel()
 	_, _ = h.Candidates()[0].Backend.Accept(ctx, hostRequest()) // on a loaded machine the answer may have come
 	h.Close()
@@ -147,7 +147,7 @@ func TestTraceThatCannotBeSentHoldsNothingUp(t *testing.T) {
 	s := spec(t, "flat", "good:accept-hang")
 	maps.Copy(s.Env, exportTo(silent))
 	h := start(t, opts, s)
-	ctx, cancel := context.WithTimeout(t.Context(), patience.Lapse(50*time.Millisecond))
+	ctx, cancel := context.WithTimeout(t.Context(), await.Lapse(50*time.Millisecond))
 	defer cancel()
 	_, _ = h.Candidates()[0].Backend.Accept(ctx, hostRequest())
 	h.Close()

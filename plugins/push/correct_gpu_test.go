@@ -16,6 +16,7 @@ import (
 	"github.com/weir-project/weir/core/plan"
 	"github.com/weir-project/weir/core/topology"
 	"github.com/weir-project/weir/sdk/native/cuda"
+	"github.com/weir-project/weir/tests/await"
 )
 
 // task is the argument of the kernels of testdata/check.cu.
@@ -153,7 +154,7 @@ func (tr *trial) run(steps []step, replays int) {
 	for i := range replays {
 		tr.check(tr.Launch(x, tr.main))
 		if i%at == at-1 || i == replays-1 {
-			tr.finish(20 * time.Second)
+			tr.finish(await.For(await.Plenty))
 		}
 	}
 	tr.verdict(steps)
@@ -189,20 +190,15 @@ func (tr *trial) tasks(steps []step) [][]task {
 // finish waits for the main stream; at the deadline it tells the ranks to leave and fails.
 func (tr *trial) finish(limit time.Duration) {
 	tr.t.Helper()
-	for end := time.Now().Add(limit); ; time.Sleep(50 * time.Microsecond) {
-		done := must(tr.StreamDone(tr.main))(tr.t)
-		if done {
-			return
-		}
-		if time.Now().After(end) {
-			for _, r := range tr.ranks {
-				tr.t.Errorf("rank %d waits: %#x, fault %d", r.rank, r.waiting(), r.fault())
-				r.abort()
-			}
-			tr.check(tr.SynchronizeStream(tr.main))
-			tr.t.FailNow()
-		}
+	if await.Poll(limit, func() bool { return must(tr.StreamDone(tr.main))(tr.t) }) {
+		return
 	}
+	for _, r := range tr.ranks {
+		tr.t.Errorf("rank %d waits: %#x, fault %d", r.rank, r.waiting(), r.fault())
+		r.abort()
+	}
+	tr.check(tr.SynchronizeStream(tr.main))
+	tr.t.FailNow()
 }
 
 // verdict fails if an element was wrong or a kernel reported a fault.

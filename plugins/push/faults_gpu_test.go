@@ -9,6 +9,7 @@ import (
 	"github.com/weir-project/weir/core/backend"
 	"github.com/weir-project/weir/core/collective"
 	"github.com/weir-project/weir/sdk/native/cuda"
+	"github.com/weir-project/weir/tests/await"
 )
 
 const (
@@ -47,7 +48,7 @@ func (a *alone) start(r *rank, s cuda.Stream, count int64, change func(*call)) {
 // ends waits for a stream to come to its end, which it must.
 func (a *alone) ends(s cuda.Stream) {
 	a.t.Helper()
-	if !a.isDoneWithin(s, 10*time.Second) {
+	if !a.isDoneWithin(s, await.For(10*time.Second)) {
 		for _, r := range a.ranks {
 			r.abort()
 		}
@@ -57,12 +58,7 @@ func (a *alone) ends(s cuda.Stream) {
 
 func (a *alone) isDoneWithin(s cuda.Stream, limit time.Duration) bool {
 	a.t.Helper()
-	for end := time.Now().Add(limit); time.Now().Before(end); time.Sleep(100 * time.Microsecond) {
-		if must(a.StreamDone(s))(a.t) {
-			return true
-		}
-	}
-	return false
+	return await.Poll(limit, func() bool { return must(a.StreamDone(s))(a.t) })
 }
 
 // isNaN fails unless every element of a rank's output is the NaN that kernels fill with.
@@ -83,7 +79,7 @@ func TestGPUAbort(t *testing.T) {
 			r := a.ranks[0]
 			a.preset(7)
 			a.start(r, r.stream, a.count, nil)
-			if a.isDoneWithin(r.stream, 200*time.Millisecond) {
+			if a.isDoneWithin(r.stream, await.Lapse(200*time.Millisecond)) {
 				t.Fatal("done without its peer")
 			}
 			if got := r.waiting(); got != 7<<32|2 {
@@ -167,7 +163,7 @@ func TestGPUInFlight(t *testing.T) {
 				a := newAlone(t, b, 5000)
 				r := a.ranks[0]
 				a.start(r, r.stream, a.count, nil)
-				if a.isDoneWithin(r.stream, 50*time.Millisecond) {
+				if a.isDoneWithin(r.stream, await.Lapse(50*time.Millisecond)) {
 					t.Fatal("done without its peer")
 				}
 				a.start(r, a.main, a.count, func(c *call) {
@@ -217,13 +213,13 @@ func TestGPUStaleFlags(t *testing.T) {
 				for range between / each {
 					a.check(a.Launch(x, a.main))
 				}
-				a.finish(time.Minute)
+				a.finish(await.For(time.Minute))
 			}
 			if got := a.sequence(r); got != first+round {
 				t.Fatalf("sequence %d, want %d", got, first+round)
 			}
 			a.start(r, r.stream, a.count, nil)
-			done := a.isDoneWithin(r.stream, 100*time.Millisecond)
+			done := a.isDoneWithin(r.stream, await.Lapse(100*time.Millisecond))
 			if done != (between == 0) {
 				t.Errorf("%s, %d calls between: done without its peer is %v", b.Info().Name, between, done)
 			}

@@ -6,13 +6,13 @@ import (
 	"fmt"
 	"strings"
 	"sync/atomic"
-	"time"
 
 	"github.com/weir-project/weir/core/backend"
 	"github.com/weir-project/weir/core/collective"
 	"github.com/weir-project/weir/core/plan"
 	"github.com/weir-project/weir/core/schedule"
 	"github.com/weir-project/weir/core/topology"
+	"github.com/weir-project/weir/tests/await"
 )
 
 type breaker struct {
@@ -86,7 +86,7 @@ func breakers() []breaker {
 		}},
 
 		{"deaf to its context", "deadline/returns", "Release has not returned", func(f *fake) {
-			f.release = func(context.Context, string) error { time.Sleep(400 * time.Millisecond); return nil }
+			f.release = func(context.Context, string) error { late(); return nil }
 		}},
 
 		{"no plan", "plan/valid", "neither", func(f *fake) { f.plan = func(int) (plan.Plan, error) { return nil, nil } }},
@@ -214,19 +214,21 @@ func breakers() []breaker {
 		{"stays in a call", "deadline/recovers", "have not returned", func(f *fake) {
 			f.accept = func(ctx context.Context, _ backend.Request) (backend.Verdict, error) {
 				if ctx.Err() != nil {
-					time.Sleep(400 * time.Millisecond)
+					late()
 				}
 				return backend.Accepted(backend.AllBytes()...), nil
 			}
 		}},
 		{"serves one group", "results/concurrent", "is busy with group", func(f *fake) {
 			var held atomic.Pointer[string]
+			var others atomic.Bool
 			f.planning = func(r backend.Request) error {
 				id := r.Group.ID
 				if !held.CompareAndSwap(nil, &id) && *held.Load() != id {
+					others.Store(true)
 					return fmt.Errorf("is busy with group %s", *held.Load())
 				}
-				time.Sleep(time.Millisecond)
+				await.Poll(testDeadline/2, others.Load) // the rule has others come meanwhile
 				return nil
 			}
 			f.release = func(context.Context, string) error { held.Store(nil); return nil }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/weir-project/weir/sdk/proto/workerv1"
+	"github.com/weir-project/weir/tests/await"
 )
 
 // careless is a worker that completes every tile once all ranks have come, whatever they say; deaf does not even do that.
@@ -16,7 +17,7 @@ func careless(deaf bool) *fakeWorker {
 		if err != nil {
 			return err
 		}
-		m, err := workerv1.Accept(conn.(*net.UnixConn), time.Now().Add(time.Second))
+		m, err := workerv1.Accept(conn.(*net.UnixConn), await.By(await.Plenty))
 		if err == nil {
 			err = workerv1.Ready(conn.(*net.UnixConn), nil)
 		}
@@ -32,7 +33,7 @@ func careless(deaf bool) *fakeWorker {
 				select {
 				case <-ended:
 					return
-				case <-time.After(100 * time.Microsecond):
+				case <-time.After(await.Lapse(100 * time.Microsecond)):
 				}
 				if !deaf && m.Stopped() {
 					return

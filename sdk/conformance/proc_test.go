@@ -6,7 +6,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
+
+	"github.com/weir-project/weir/tests/await"
 )
 
 // TestLookAtCountsChildren: what a process that the plugin has started holds is the plugin's.
@@ -25,7 +26,7 @@ func TestLookAtCountsChildren(t *testing.T) {
 		_ = cmd.Wait()
 	}()
 	var after state
-	for end := time.Now().Add(5 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+	counted := await.Poll(await.For(await.Plenty), func() bool {
 		if after, err = lookAt(os.Getpid()); err != nil {
 			t.Fatal(err)
 		}
@@ -33,9 +34,9 @@ func TestLookAtCountsChildren(t *testing.T) {
 		for name := range after.files {
 			mapped = mapped || strings.HasSuffix(name, "sleep") || strings.HasSuffix(name, "coreutils") || strings.HasSuffix(name, "busybox")
 		}
-		if mapped && after.descriptors >= before.descriptors+20 && slices.Contains(after.children, cmd.Process.Pid) && after.memory > 0 {
-			return
-		}
+		return mapped && after.descriptors >= before.descriptors+20 && slices.Contains(after.children, cmd.Process.Pid) && after.memory > 0
+	})
+	if !counted {
+		t.Errorf("%d descriptors before, %d after; children %v", before.descriptors, after.descriptors, after.children)
 	}
-	t.Errorf("%d descriptors before, %d after; children %v", before.descriptors, after.descriptors, after.children)
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/weir-project/weir/core/backend"
 	"github.com/weir-project/weir/core/plan"
 	"github.com/weir-project/weir/sdk/worker"
+	"github.com/weir-project/weir/tests/await"
 )
 
 // fakeWorker is a right worker whose parts a test breaks.
@@ -52,7 +53,7 @@ func workerBreakers() []workerBreaker {
 		}},
 		{"gives up", "results/exact", "the worker is gone", func() *fakeWorker { return newFakeWorker(func(*worker.Tile) error { return errors.New("no") }) }},
 		{"hangs", "results/exact", "the worker is gone", func() *fakeWorker {
-			return newFakeWorker(func(*worker.Tile) error { time.Sleep(600 * time.Millisecond); return nil })
+			return newFakeWorker(func(*worker.Tile) error { late(); return nil })
 		}},
 		{"adds in an order of its own", "results/same-bits", "promises the same bits", func() *fakeWorker {
 			return newFakeWorker(func(t *worker.Tile) error {
@@ -64,13 +65,14 @@ func workerBreakers() []workerBreaker {
 		{"serves the last group only", "results/concurrent", "the worker is gone", func() *fakeWorker {
 			f := newFakeWorker(nil)
 			var last atomic.Pointer[string]
+			var others atomic.Bool
 			f.attach = func(ctx context.Context, group, socket string) error {
-				last.Store(&group)
+				others.Store(last.Swap(&group) != nil)
 				return worker.Server{Do: func(t *worker.Tile) error {
 					if *last.Load() != group {
 						return errors.New("another group's now")
 					}
-					time.Sleep(time.Millisecond)
+					await.Poll(testDeadline/2, others.Load) // the rule has others come meanwhile
 					return worker.Reduce(t)
 				}}.Attach(ctx, group, socket)
 			}
@@ -129,7 +131,7 @@ func TestWhyAWorkerIsGone(t *testing.T) {
 		"; the plugin's log has no error (--verbose shows all of it)": nil,
 	} {
 		b := newFakeWorker(func(*worker.Tile) error { return errors.New("no") })
-		p := Plugin{Backends: []backend.Backend{b}, Process: &complaining{from: time.Now().Add(100 * time.Millisecond), said: said}}
+		p := Plugin{Backends: []backend.Backend{b}, Process: &complaining{from: time.Now().Add(await.Lapse(100 * time.Millisecond)), said: said}}
 		for _, r := range rules {
 			if r.Name != "results/exact" {
 				continue

@@ -22,11 +22,12 @@ import (
 	"github.com/weir-project/weir/sdk/proto/rankv1"
 	"github.com/weir-project/weir/sdk/proto/sealed"
 	"github.com/weir-project/weir/sdk/proto/workerv1"
+	"github.com/weir-project/weir/tests/await"
 	"github.com/weir-project/weir/tests/hostile"
 )
 
 // fuzzPatience is the longest that a rank may take in a fuzz run, where its group's deadline is a three-hundredth of it.
-const fuzzPatience = 30 * time.Second
+var fuzzPatience = await.For(30 * time.Second)
 
 // enemy is an agent that sends what the input says.
 type enemy struct {

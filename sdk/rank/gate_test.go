@@ -14,6 +14,7 @@ import (
 	"github.com/weir-project/weir/sdk/proto/pluginv1"
 	"github.com/weir-project/weir/sdk/proto/rankv1"
 	"github.com/weir-project/weir/sdk/proto/sealed"
+	"github.com/weir-project/weir/tests/await"
 	"github.com/weir-project/weir/tests/hostile"
 )
 
@@ -26,15 +27,16 @@ type gated struct {
 	sess  *Session
 }
 
-const gateDeadline = 300 * time.Millisecond
-
-func newGated(t *testing.T) *gated {
-	t.Helper()
-	return newGatedAmong(t, 1)
-}
+// gateDeadline is the group's for who waits to see it pass.
+var gateDeadline = await.Lapse(300 * time.Millisecond)
 
 // newGatedAmong is rank 0 of more, which are the test too.
 func newGatedAmong(t *testing.T, world int) *gated {
+	t.Helper()
+	return newGated(t, world, await.For(await.Plenty))
+}
+
+func newGated(t *testing.T, world int, deadline time.Duration) *gated {
 	t.Helper()
 	noLeaks(t)
 	file, err := sealed.New("board", rankv1.BoardSize(world))
@@ -49,7 +51,7 @@ func newGatedAmong(t *testing.T, world int) *gated {
 	a, b := hostile.Sockets(t)
 	x.agent, x.sess = rankv1.NewConn(a), newSession(rankv1.NewConn(b), Options{WorldSize: world})
 	x.group, err = x.sess.open(&reply{message: &rankv1.ToRank{Body: &rankv1.ToRank_GroupReady{GroupReady: &rankv1.GroupReady{
-		Group: "g1", Facts: pluginv1.FromGroup(collective.HostGroup("g1", world)), Ranks: lo.RangeWithSteps[int32](0, int32(world), 1), DeadlineNs: int64(gateDeadline),
+		Group: "g1", Facts: pluginv1.FromGroup(collective.HostGroup("g1", world)), Ranks: lo.RangeWithSteps[int32](0, int32(world), 1), DeadlineNs: int64(deadline),
 	}}}, files: []sharedFile{{file}}})
 	if err != nil {
 		t.Fatal(err)
@@ -74,7 +76,7 @@ func (x *gated) send(id uint64, m *rankv1.ToRank) {
 func (x *gated) receive() *rankv1.FromRank {
 	x.t.Helper()
 	m := &rankv1.FromRank{}
-	if err := x.agent.SetReceiveDeadline(time.Now().Add(20 * time.Second)); err != nil {
+	if err := x.agent.SetReceiveDeadline(await.By(await.Plenty)); err != nil {
 		x.t.Fatal(err)
 	}
 	if err := x.agent.Receive(m); err != nil {
@@ -90,7 +92,7 @@ func (x *gated) offer(id, instance uint64, p plan.Plan) {
 		Id: instance, Backend: "b", Plan: pluginv1.FromPlan(p), Ranges: []*pluginv1.Range{{Min: 1, Max: 1 << 20}},
 	}}}}})
 	x.receive()
-	x.send(id, &rankv1.ToRank{Body: &rankv1.ToRank_SelfTest{SelfTest: &rankv1.SelfTest{DeadlineNs: int64(20 * time.Second)}}})
+	x.send(id, &rankv1.ToRank{Body: &rankv1.ToRank_SelfTest{SelfTest: &rankv1.SelfTest{DeadlineNs: int64(await.For(await.Plenty))}}})
 	if m := x.receive().GetStepDone(); m == nil || len(m.Outcomes) != 1 || m.Outcomes[0].Reason != nil {
 		x.t.Fatalf("self-test: %v", m)
 	}
@@ -108,9 +110,9 @@ func (x *gated) call() (time.Duration, error) {
 }
 
 // decided has the rank's class decided, and prepared anew for turn 1.
-func decided(t *testing.T) *gated {
+func decided(t *testing.T, deadline time.Duration) *gated {
 	t.Helper()
-	x := newGated(t)
+	x := newGated(t, 1, deadline)
 	done := make(chan error, 1)
 	go func() { _, err := x.call(); done <- err }()
 	id := x.receive().Id
@@ -137,7 +139,7 @@ func (x *gated) gate(turn, number uint64) {
 // TestGateDeadline: an agent that sets the gate and never settles the turn costs a call its group's deadline; then the turn is
 // abandoned for all ranks, and calls go on by the old plan.
 func TestGateDeadline(t *testing.T) {
-	x := decided(t)
+	x := decided(t, gateDeadline)
 	x.board.OpenTurn(1)
 	x.gate(1, 2)
 	took, err := x.call()
@@ -160,13 +162,16 @@ func TestGateDeadline(t *testing.T) {
 
 // TestGateCommitted: a call that waits at the gate goes on by the new plan.
 func TestGateCommitted(t *testing.T) {
-	x := decided(t)
+	x := decided(t, await.For(await.Plenty))
 	x.board.OpenTurn(1)
 	x.gate(1, 3)
 	if _, err := x.call(); err != nil { // below the gate
 		t.Error(err)
 	}
-	time.AfterFunc(gateDeadline/10, func() { x.board.SettleTurn(1, rankv1.Committed) })
+	go func() { // once the call has begun
+		await.Poll(await.For(await.Plenty), func() bool { return x.board.Number(0) == 3 })
+		x.board.SettleTurn(1, rankv1.Committed)
+	}()
 	if _, err := x.call(); err != nil {
 		t.Error(err)
 	}
@@ -181,7 +186,7 @@ func TestGateCommitted(t *testing.T) {
 
 // TestGateOfNoTurn: an agent that sets the gate for a turn that it did not begin is an error, and no hang.
 func TestGateOfNoTurn(t *testing.T) {
-	x := decided(t)
+	x := decided(t, gateDeadline)
 	x.gate(7, 2)
 	if _, err := x.call(); err == nil || !strings.Contains(err.Error(), "wait for turn 7, but the board is at turn 0") {
 		t.Errorf("got %v", err)

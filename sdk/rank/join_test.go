@@ -17,6 +17,7 @@ import (
 	"github.com/weir-project/weir/core/collective"
 	"github.com/weir-project/weir/sdk/proto/pluginv1"
 	"github.com/weir-project/weir/sdk/proto/rankv1"
+	"github.com/weir-project/weir/tests/await"
 )
 
 // fakeAgent listens as an agent does and hands each connection to serve, which may not keep to the protocol.
@@ -91,7 +92,7 @@ const bothSeals = unix.F_SEAL_SHRINK | unix.F_SEAL_GROW
 // ready is what an agent says when a group of two has formed.
 func ready(change func(*rankv1.GroupReady)) *rankv1.ToRank {
 	g := &rankv1.GroupReady{
-		Group: "g1", Rank: 1, Facts: pluginv1.FromGroup(collective.HostGroup("g1", 2)), Ranks: []int32{0, 1}, DeadlineNs: int64(time.Second),
+		Group: "g1", Rank: 1, Facts: pluginv1.FromGroup(collective.HostGroup("g1", 2)), Ranks: []int32{0, 1}, DeadlineNs: int64(await.For(time.Second)),
 	}
 	if change != nil {
 		change(g)
@@ -183,7 +184,7 @@ func TestJoinAgentThatEnds(t *testing.T) {
 // TestJoinGivesUp joins an agent whose other ranks do not come.
 func TestJoinGivesUp(t *testing.T) {
 	noLeaks(t)
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	ctx, cancel := context.WithTimeout(t.Context(), await.Lapse(20*time.Millisecond))
 	defer cancel()
 	if _, err := Join(ctx, fakeAgent(t, answerJoin(t, nil))); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("error %v", err)

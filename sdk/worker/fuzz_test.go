@@ -19,11 +19,12 @@ import (
 	"github.com/weir-project/weir/sdk/proto/sealed"
 	"github.com/weir-project/weir/sdk/proto/workerv1"
 	"github.com/weir-project/weir/sdk/worker"
+	"github.com/weir-project/weir/tests/await"
 	"github.com/weir-project/weir/tests/hostile"
 )
 
 // fuzzPatience is the longest that anything may take in a fuzz run, where deadlines are a hundredth of it.
-const fuzzPatience = 20 * time.Second
+var fuzzPatience = await.For(await.Plenty)
 
 // guarded is a buffer between two walls, which say whether somebody wrote beside it.
 type guarded struct{ all, buf []byte }
@@ -128,7 +129,7 @@ func FuzzMemory(f *testing.F) {
 		if err := workerv1.Offer(agentEnd, files.Control, files.ReadOK, time.Now().Add(fuzzPatience)); err != nil {
 			t.Fatal(err)
 		}
-		const deadline = fuzzPatience / 100
+		deadline := fuzzPatience / 100
 		var abort uint32
 		var stop atomic.Bool
 		var ranks, enemy sync.WaitGroup

@@ -20,6 +20,7 @@ import (
 	"github.com/weir-project/weir/sdk/internal/exec"
 	"github.com/weir-project/weir/sdk/proto/workerv1"
 	"github.com/weir-project/weir/sdk/worker"
+	"github.com/weir-project/weir/tests/await"
 )
 
 // served is a group of ranks in this process with a worker that is attached over a socket, as a plugin's is.
@@ -44,7 +45,7 @@ func serve(t *testing.T, s workerv1.Shape, do func(*worker.Tile) error) *served 
 		if err != nil {
 			t.Fatal(err)
 		}
-		g.ranks = append(g.ranks, exec.NewWorker(m, rank, exec.Watch{Abort: &g.abort, Deadline: 10 * time.Second, Yield: true}))
+		g.ranks = append(g.ranks, exec.NewWorker(m, rank, exec.Watch{Abort: &g.abort, Deadline: await.For(await.Plenty), Yield: true}))
 	}
 	path := filepath.Join(t.TempDir(), "s")
 	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
@@ -62,7 +63,7 @@ func serve(t *testing.T, s workerv1.Shape, do func(*worker.Tile) error) *served 
 	if g.socket, err = l.AcceptUnix(); err != nil {
 		t.Fatal(err)
 	}
-	if err := workerv1.Offer(g.socket, files.Control, files.ReadOK, time.Now().Add(5*time.Second)); err != nil {
+	if err := workerv1.Offer(g.socket, files.Control, files.ReadOK, await.By(await.Plenty)); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = g.socket.Close() })
@@ -230,7 +231,7 @@ func TestHungWorkerIsReported(t *testing.T) {
 	var overdue atomic.Int64
 	var once sync.Once
 	for _, w := range g.ranks {
-		w.Patience = 20 * time.Millisecond
+		w.Patience = await.Lapse(20 * time.Millisecond)
 		w.Overdue = func() { overdue.Add(1); once.Do(g.memory.GiveUp) }
 	}
 	_, errs := g.call(t, 64, 1, random(64), false)
@@ -246,7 +247,7 @@ func TestHungWorkerIsReported(t *testing.T) {
 
 func TestLateRankIsNamed(t *testing.T) {
 	g := serve(t, workerv1.Shape{World: 2, Slots: 1, SlotBytes: 64}, worker.Reduce)
-	g.ranks[0].SetWatch(exec.Watch{Abort: &g.abort, Deadline: 30 * time.Millisecond, Yield: true})
+	g.ranks[0].SetWatch(exec.Watch{Abort: &g.abort, Deadline: await.Lapse(30 * time.Millisecond), Yield: true})
 	buf := make([]byte, 64)
 	err := g.ranks[0].Run(exec.Call{Number: 1, Bytes: 64, Class: collective.Class{DataType: collective.Uint8}, Dst: unsafe.Pointer(&buf[0]), Src: unsafe.Pointer(&buf[0])})
 	if late := (*exec.Late)(nil); !errors.As(err, &late) || late.Rank != 1 {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/weir-project/weir/core/collective"
+	"github.com/weir-project/weir/tests/await"
 )
 
 func TestMismatch(t *testing.T) {
@@ -22,7 +23,7 @@ func TestMismatch(t *testing.T) {
 		for algorithm, build := range algorithms {
 			t.Run(name+"/"+algorithm, func(t *testing.T) {
 				const world, odd = 4, 2
-				g := newTeam(t, build(world, 256), Watch{Deadline: 10 * time.Second})
+				g := newTeam(t, build(world, 256), Watch{Deadline: await.For(await.Plenty)})
 				out := make([][]byte, world)
 				errs := g.each(func(rank int, x *Schedule) error {
 					c := base
@@ -55,14 +56,12 @@ func TestMismatch(t *testing.T) {
 }
 
 func TestAbort(t *testing.T) {
-	g := newTeam(t, flat(2, 64), Watch{Deadline: 10 * time.Second})
-	ended := make(chan error)
-	go func() {
-		ended <- g.ranks[0].Run(callOf(class(collective.Int8, collective.Sum), aligned(8), aligned(8)))
-	}()
-	time.Sleep(time.Millisecond)
-	atomic.StoreUint32(&g.abort, 1)
-	if err := <-ended; !errors.Is(err, ErrAborted) {
+	var g *team
+	g = newTeam(t, flat(2, 64), Watch{Deadline: await.For(await.Plenty), Stalled: func() error { // asked by a rank that waits
+		atomic.StoreUint32(&g.abort, 1)
+		return nil
+	}})
+	if err := g.ranks[0].Run(callOf(class(collective.Int8, collective.Sum), aligned(8), aligned(8))); !errors.Is(err, ErrAborted) {
 		t.Errorf("a waiting rank got %v", err)
 	}
 	if err := g.ranks[1].Run(callOf(class(collective.Int8, collective.Sum), aligned(8), aligned(8))); !errors.Is(err, ErrAborted) {
@@ -72,7 +71,7 @@ func TestAbort(t *testing.T) {
 
 func TestDeadline(t *testing.T) {
 	for _, world := range []int{2, 9} {
-		g := newTeam(t, scattered(world, 64), Watch{Deadline: 5 * time.Millisecond})
+		g := newTeam(t, scattered(world, 64), Watch{Deadline: await.Lapse(5 * time.Millisecond)})
 		g.ranks[0].watch.Yield = world == 9 // spin in one case, yield in the other
 		err := g.ranks[0].Run(callOf(class(collective.Int8, collective.Sum), aligned(8), aligned(8)))
 		var late *Late

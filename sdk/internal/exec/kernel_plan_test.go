@@ -7,6 +7,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 	"unsafe"
@@ -19,6 +20,7 @@ import (
 	"github.com/weir-project/weir/sdk/kernel"
 	"github.com/weir-project/weir/sdk/native/cuda"
 	"github.com/weir-project/weir/sdk/native/dl"
+	"github.com/weir-project/weir/tests/await"
 	"github.com/weir-project/weir/tests/fakegpu"
 	"github.com/weir-project/weir/tests/require"
 )
@@ -84,7 +86,7 @@ func openKernelTeam(t *testing.T, p *plan.Kernel, world int, apart bool) (*kerne
 	team := &kernelTeam{}
 	offers := make([][]byte, world)
 	for r, d := range devices {
-		o := KernelOptions{Device: d, Group: g, Rank: r, Order: NewOrder(d), Deadline: 2 * time.Second, Busy: func() bool { return false }}
+		o := KernelOptions{Device: d, Group: g, Rank: r, Order: NewOrder(d), Deadline: await.For(2 * time.Second), Busy: func() bool { return false }}
 		k, offer, _, err := OpenKernel(p, o)
 		if err != nil {
 			return nil, err
@@ -92,7 +94,7 @@ func openKernelTeam(t *testing.T, p *plan.Kernel, world int, apart bool) (*kerne
 		team.ranks, offers[r] = append(team.ranks, k), offer
 	}
 	for _, k := range team.ranks {
-		if err := k.Connect(offers, make([]*os.File, world), time.Second); err != nil {
+		if err := k.Connect(offers, make([]*os.File, world), await.For(time.Second)); err != nil {
 			return nil, err
 		}
 		err := k.device.Do(func() error {
@@ -111,11 +113,7 @@ func openKernelTeam(t *testing.T, p *plan.Kernel, world int, apart bool) (*kerne
 			k.Abort()
 		}
 		for _, k := range team.ranks {
-			select {
-			case <-k.ended:
-			case <-time.After(5 * time.Second):
-				t.Error("a plan does not end")
-			}
+			await.Receive(t, "a plan ends", k.ended)
 		}
 	})
 	return team, nil
@@ -141,7 +139,15 @@ func (m *kernelTeam) load(r int) error {
 
 func (m *kernelTeam) wait(r int) error {
 	k := m.ranks[r]
-	return k.device.Do(func() error { return k.device.Wait(m.streams[r], time.Now().Add(5*time.Second), nil) })
+	return k.device.Do(func() error { return k.device.Wait(m.streams[r], await.By(5*time.Second), nil) })
+}
+
+// waits returns once a rank's kernel waits for a peer on the device.
+func (m *kernelTeam) waits(t *testing.T, r int) {
+	t.Helper()
+	await.Until(t, fmt.Sprintf("the kernel of rank %d waits for a peer", r), func() bool {
+		return uint32(atomic.LoadUint64(&m.ranks[r].watch.status.waiting)) != 0
+	})
 }
 
 // result is what a rank's stream has left in an element of its output.
@@ -216,7 +222,7 @@ func TestKernelOrder(t *testing.T) {
 		}
 	}
 	for r, k := range m.ranks {
-		if err := k.device.Do(func() error { return k.device.Wait(other[r], time.Now().Add(5*time.Second), nil) }); err != nil {
+		if err := k.device.Do(func() error { return k.device.Wait(other[r], await.By(5*time.Second), nil) }); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -311,7 +317,7 @@ func TestKernelGraph(t *testing.T) {
 		m.sums(t, 20)
 	}
 	for r, k := range m.ranks {
-		if err := k.Close(time.Second); err != nil {
+		if err := k.Close(await.For(time.Second)); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := k.Run(m.call(r, 1)); !errors.Is(err, ErrOver) {
@@ -327,11 +333,7 @@ func TestKernelGraph(t *testing.T) {
 		default:
 		}
 		m.destroy(t, r, graphs[r])
-		select {
-		case <-k.ended:
-		case <-time.After(5 * time.Second):
-			t.Error("the plan did not end with its graph")
-		}
+		await.Receive(t, "the plan ends with its graph", k.ended)
 	}
 }
 
@@ -352,22 +354,14 @@ func TestKernelInFlight(t *testing.T) {
 		}
 	}
 	eager(0)
-	time.Sleep(10 * time.Millisecond) // it runs
+	m.waits(t, 0)
 	m.launch(t, 0, graphs[0], other[0])
+	await.Until(t, "rank 0 notices", func() bool {
+		err := m.ranks[0].Watch(time.Now())
+		return err != nil && strings.Contains(err.Error(), "IN_FLIGHT: another call or graph of this group was still running")
+	})
 	m.launch(t, 1, graphs[1], other[1])
-	time.Sleep(10 * time.Millisecond)
 	eager(1)
-	said := 0
-	for end := time.Now().Add(5 * time.Second); said == 0 && time.Now().Before(end); time.Sleep(time.Millisecond) {
-		for _, k := range m.ranks {
-			if err := k.Watch(time.Now()); err != nil && strings.Contains(err.Error(), "IN_FLIGHT: another call or graph of this group was still running") {
-				said++
-			}
-		}
-	}
-	if said == 0 {
-		t.Error("nobody noticed")
-	}
 	for r, k := range m.ranks { // as the group does for all ranks
 		k.Abort()
 		if err := m.wait(r); err != nil {
@@ -391,11 +385,10 @@ func TestKernelAbort(t *testing.T) {
 		} else if _, err := k.Run(m.call(0, 10)); err != nil {
 			t.Fatal(err)
 		}
-		time.Sleep(20 * time.Millisecond)
-		start := time.Now()
+		m.waits(t, 0)
 		k.Abort()
-		if got := m.result(t, 0, 9); !math.IsNaN(float64(got)) || time.Since(start) > time.Second {
-			t.Errorf("replay %v: %v after %s, want NaN", replay, got, time.Since(start))
+		if got := m.result(t, 0, 9); !math.IsNaN(float64(got)) {
+			t.Errorf("replay %v: %v, want NaN", replay, got)
 		}
 		if _, err := k.Run(m.call(0, 10)); !errors.Is(err, ErrOver) {
 			t.Errorf("a call after the abort: %v", err)
@@ -406,14 +399,12 @@ func TestKernelAbort(t *testing.T) {
 // TestKernelStuck has a peer that does not come to a replay, which no board shows.
 func TestKernelStuck(t *testing.T) {
 	m := newKernelTeam(t, fakegpu.Kernel(t), 2, false)
-	m.ranks[0].patient = 200 * time.Millisecond
+	m.ranks[0].patient = await.Lapse(200 * time.Millisecond)
 	if _, err := m.ranks[0].Run(m.call(0, 10)); err != nil {
 		t.Fatal(err)
 	}
 	var err error
-	for end := time.Now().Add(5 * time.Second); err == nil && time.Now().Before(end); time.Sleep(time.Millisecond) {
-		err = m.ranks[0].Watch(time.Now())
-	}
+	await.Until(t, "the kernel is seen to be stuck", func() bool { err = m.ranks[0].Watch(time.Now()); return err != nil })
 	if err == nil || !strings.Contains(err.Error(), "waited for rank 1 on the device for 200ms") {
 		t.Errorf("error %v", err)
 	}
@@ -429,7 +420,7 @@ func TestKernelSelfTestGraphs(t *testing.T) {
 	var wg sync.WaitGroup
 	for r, k := range m.ranks {
 		wg.Go(func() {
-			errs[r] = k.SelfTest(class, []backend.Range{{Min: 4, Max: 8000, Multiple: 4}}, 5*time.Second, func() error { return nil })
+			errs[r] = k.SelfTest(class, []backend.Range{{Min: 4, Max: 8000, Multiple: 4}}, await.For(5*time.Second), func() error { return nil })
 		})
 	}
 	wg.Wait()
@@ -456,7 +447,7 @@ func TestKernelSelfTest(t *testing.T) {
 			var wg sync.WaitGroup
 			for r, k := range m.ranks {
 				wg.Go(func() {
-					errs[r] = k.SelfTest(f32Sum, []backend.Range{{Min: 4, Max: 8000, Multiple: 4}}, 5*time.Second, func() error { return nil })
+					errs[r] = k.SelfTest(f32Sum, []backend.Range{{Min: 4, Max: 8000, Multiple: 4}}, await.For(5*time.Second), func() error { return nil })
 				})
 			}
 			wg.Wait()
@@ -525,13 +516,13 @@ func TestKernelRefused(t *testing.T) {
 func TestKernelGone(t *testing.T) {
 	m := newKernelTeam(t, fakegpu.Kernel(t), 2, false)
 	m.run(t, 10)
-	if err := m.ranks[1].Close(5 * time.Second); err != nil {
+	if err := m.ranks[1].Close(await.For(5 * time.Second)); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := m.ranks[0].Run(m.call(0, 10)); err != nil { // the process would not survive a hole in the memory
 		t.Fatal(err)
 	}
-	time.Sleep(20 * time.Millisecond)
+	m.waits(t, 0)
 	m.ranks[0].Abort()
 	if err := m.wait(0); err != nil {
 		t.Fatal(err)

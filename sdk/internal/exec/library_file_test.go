@@ -6,11 +6,11 @@ import (
 	"path/filepath"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/weir-project/weir/core/backend"
 	"github.com/weir-project/weir/core/collective"
 	"github.com/weir-project/weir/core/plan"
+	"github.com/weir-project/weir/tests/await"
 )
 
 // TestLibraryPathThatIsNone: whatever a plugin's plan names, it is declined, at once.
@@ -37,14 +37,10 @@ func TestLibraryPathThatIsNone(t *testing.T) {
 				_, _, err := OpenLibrary(&plan.Library{Path: path, Version: "2.28.9", Variant: "rccl"}, nil, collective.HostGroup("g", 2), 0, nil)
 				done <- err
 			}()
-			select {
-			case err := <-done:
-				var f *backend.Fault
-				if !errors.As(err, &f) || f.Code != backend.LibMissing {
-					t.Errorf("error %v, want LIB_MISSING", err)
-				}
-			case <-time.After(20 * time.Second):
-				t.Fatal("it hangs")
+			err := await.Receive(t, "an answer", done)
+			var f *backend.Fault
+			if !errors.As(err, &f) || f.Code != backend.LibMissing {
+				t.Errorf("error %v, want LIB_MISSING", err)
 			}
 		})
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/weir-project/weir/core/backend"
 	"github.com/weir-project/weir/core/collective"
+	"github.com/weir-project/weir/tests/await"
 )
 
 // TestConnectRefuses are offers of the ranks with which no communicator can be made.
@@ -34,13 +35,13 @@ func TestConnectRefuses(t *testing.T) {
 			}
 			texts = append(texts, text)
 		}
-		err := (&Library{world: 3}).Connect(texts, nil, time.Second)
+		err := (&Library{world: 3}).Connect(texts, nil, await.For(time.Second))
 		var f *backend.Fault
 		if !errors.As(err, &f) || f.Code != c.code || f.Rank != c.rank || !strings.Contains(err.Error(), c.words) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if err := (&Library{world: 1}).Connect([][]byte{[]byte("{")}, nil, time.Second); err == nil || !strings.Contains(err.Error(), "rank 0 offers no library") {
+	if err := (&Library{world: 1}).Connect([][]byte{[]byte("{")}, nil, await.For(time.Second)); err == nil || !strings.Contains(err.Error(), "rank 0 offers no library") {
 		t.Errorf("nonsense: %v", err)
 	}
 }
@@ -69,12 +70,12 @@ func TestNearly(t *testing.T) {
 
 // TestGivenUp gives up what does not end.
 func TestGivenUp(t *testing.T) {
-	if err := inTime(time.Minute, func() error { return errLate }); err != errLate {
+	if err := inTime(await.For(await.Plenty), func() error { return errLate }); err != errLate {
 		t.Error(err)
 	}
 	stop := make(chan struct{})
 	defer close(stop)
-	if err := inTime(time.Millisecond, func() error { <-stop; return nil }); err != errLate {
+	if err := inTime(await.Lapse(time.Millisecond), func() error { <-stop; return nil }); err != errLate {
 		t.Errorf("error %v", err)
 	}
 }

@@ -3,10 +3,10 @@ package exec
 import (
 	"errors"
 	"testing"
-	"time"
 
 	"github.com/weir-project/weir/sdk/internal/device"
 	"github.com/weir-project/weir/sdk/native/cuda"
+	"github.com/weir-project/weir/tests/await"
 )
 
 // TestTrialsAtATime sets up another group's plan, and tries it, while a trial is captured, as threads that decide two groups at a
@@ -15,7 +15,7 @@ func TestTrialsAtATime(t *testing.T) {
 	const bytes = 64
 	d := fakeDevice(t, "0")
 	trial := func(captured bool, f device.Enqueue) *device.Trial {
-		x := &device.Trial{Device: d, Captured: captured, Deadline: time.Now().Add(time.Minute), Enqueue: f}
+		x := &device.Trial{Device: d, Captured: captured, Deadline: await.By(await.Plenty), Enqueue: f}
 		if err := x.Reserve(bytes); err != nil {
 			t.Fatal(err)
 		}

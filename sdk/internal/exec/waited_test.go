@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/weir-project/weir/core/collective"
+	"github.com/weir-project/weir/tests/await"
 )
 
 func TestWaited(t *testing.T) {
@@ -26,7 +27,9 @@ func TestWaited(t *testing.T) {
 
 // TestDeadlineOfASlowCall has a peer take its time for every tile of a call: the call takes longer than the deadline, no tile does.
 func TestDeadlineOfASlowCall(t *testing.T) {
-	const tiles, tile, step, deadline = 8, 64, 300 * time.Millisecond, 2 * time.Second
+	const tiles, tile = 8, 64
+	deadline := await.For(500 * time.Millisecond)
+	step := deadline / 6 // so eight of them are longer than the deadline
 	g := newTeam(t, flat(2, tile), Watch{Deadline: deadline})
 	c := class(collective.Int8, collective.Sum)
 	out := aligned(tiles * tile)
@@ -44,7 +47,7 @@ func TestDeadlineOfASlowCall(t *testing.T) {
 		programs = peer.small
 	}
 	for i := range int64(tiles) { // as run does it
-		time.Sleep(step)
+		time.Sleep(step) // the peer's work, which is what is tested
 		if err := peer.runTile(programs[peer.next%uint64(len(programs))], i*mine, mine); err != nil {
 			t.Fatal(err)
 		}

@@ -18,6 +18,7 @@ import (
 	"github.com/weir-project/weir/core/collective"
 	"github.com/weir-project/weir/core/plan"
 	"github.com/weir-project/weir/sdk/proto/pluginv1"
+	"github.com/weir-project/weir/tests/await"
 )
 
 // fake is a backend whose answers a test chooses.
@@ -101,7 +102,7 @@ func TestRemoteIsTheSameBackend(t *testing.T) {
 		}
 		return want, nil
 	}
-	r := connect(t, b, pluginv1.RemoteOptions{Timeout: time.Minute})
+	r := connect(t, b, pluginv1.RemoteOptions{Timeout: await.For(await.Plenty)})
 	if diff := cmp.Diff(b.info, r.Info()); diff != "" {
 		t.Error(diff)
 	}
@@ -197,7 +198,7 @@ func TestCallTimeout(t *testing.T) {
 		<-ctx.Done()
 		return backend.Verdict{}, ctx.Err()
 	}
-	r := connect(t, b, pluginv1.RemoteOptions{Timeout: 20 * time.Millisecond})
+	r := connect(t, b, pluginv1.RemoteOptions{Timeout: await.Lapse(20 * time.Millisecond)})
 	req := backend.Request{Group: collective.HostGroup("g", 2)}
 	_, err := r.Accept(t.Context(), req)
 	wantFault(t, err, backend.Timeout, "did not answer in time")
@@ -220,7 +221,7 @@ func TestGonePlugin(t *testing.T) {
 	life, end := context.WithCancelCause(t.Context())
 	b.accept = func(ctx context.Context, _ backend.Request) (backend.Verdict, error) {
 		go s.Stop() // the connection breaks in the call
-		time.AfterFunc(time.Millisecond, func() { end(errors.New("exit status 9")) })
+		time.AfterFunc(await.Lapse(time.Millisecond), func() { end(errors.New("exit status 9")) })
 		<-ctx.Done()
 		return backend.Verdict{}, ctx.Err()
 	}

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/weir-project/weir/tests/await"
 	"github.com/weir-project/weir/tests/hostile"
 )
 
@@ -246,14 +247,14 @@ func TestConnEnds(t *testing.T) {
 
 func TestConnPeerThatDoesNotRead(t *testing.T) {
 	a, b := conns(t)
-	a.sendTimeout = 20 * time.Millisecond
+	a.sendTimeout = await.Lapse(20 * time.Millisecond)
 	if err := a.Send(message(1, 8<<20)); !errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Fatalf("a message that nobody reads: %v, want a deadline exceeded", err)
 	}
 	if err := a.Send(message(2, 0)); err == nil {
 		t.Error("a message went out in the middle of another")
 	}
-	if err := b.SetReceiveDeadline(time.Now().Add(10 * time.Second)); err != nil {
+	if err := b.SetReceiveDeadline(await.By(await.Plenty)); err != nil {
 		t.Fatal(err)
 	}
 	if err := b.Receive(&FromRank{}); !errors.Is(err, io.ErrUnexpectedEOF) {
@@ -277,7 +278,7 @@ func TestConnPeerThatIsSlow(t *testing.T) {
 
 func TestConnReceiveEnds(t *testing.T) {
 	_, b := conns(t)
-	if err := b.SetReceiveDeadline(time.Now().Add(time.Millisecond)); err != nil {
+	if err := b.SetReceiveDeadline(time.Now().Add(await.Lapse(time.Millisecond))); err != nil {
 		t.Fatal(err)
 	}
 	if err := b.Receive(&FromRank{}); !errors.Is(err, os.ErrDeadlineExceeded) {

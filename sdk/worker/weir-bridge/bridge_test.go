@@ -15,6 +15,7 @@ import (
 
 	"github.com/weir-project/weir/sdk/backendtest"
 	sdkworker "github.com/weir-project/weir/sdk/worker"
+	"github.com/weir-project/weir/tests/await"
 )
 
 const offered = `{"version": "1.0", "slot_bytes": 4096, "slots": 2, "backend": {"name": "c", "description": "adds", "requirements": {"memories": ["host"], "scope": "one_host"}}}`
@@ -63,11 +64,7 @@ func worker(t *testing.T) (*bridge, net.Conn, *bufio.Reader) {
 	}
 	t.Cleanup(func() {
 		_ = end.Close()
-		select {
-		case <-left:
-		case <-time.After(10 * time.Second):
-			t.Error("the bridge does not end with its worker")
-		}
+		await.Receive(t, "the bridge ends with its worker", left)
 	})
 	return b, end, bufio.NewReader(end)
 }
@@ -115,7 +112,7 @@ func TestAttach(t *testing.T) {
 	if err := b.Attach(t.Context(), "g 3", "/run/w"); err == nil || !strings.Contains(err.Error(), "does not fit on a line") {
 		t.Errorf("a group of two words: %v", err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	ctx, cancel := context.WithTimeout(t.Context(), await.Lapse(50*time.Millisecond))
 	defer cancel()
 	if err := b.Attach(ctx, "g4", "/run/w"); err == nil || !strings.Contains(err.Error(), "does not answer") {
 		t.Errorf("a worker that hangs: %v", err)

@@ -1,5 +1,5 @@
-// Package patience has the deadlines of all tests: how long is long enough depends on the machine, which is one place's business.
-package patience
+// Package await has the deadlines of all tests: how long is long enough depends on the machine, which is one place's business.
+package await
 
 import (
 	"context"
@@ -40,26 +40,26 @@ func Context(t Test, d time.Duration) context.Context {
 // by this goroutine.
 func Until(t Test, what string, ok func() bool) {
 	t.Helper()
-	if waited, happened := poll(Plenty, ok); !happened {
+	if waited, happened := poll(func() time.Duration { return For(Plenty) }, ok); !happened { // with load that comes meanwhile
 		t.Fatalf("not within %s: %s", waited.Round(time.Millisecond), what)
 	}
 }
 
 // Poll is Until for where an end without success is no failure, or not this goroutine's to tell: it reports whether ok came to be true
-// within For(d).
-func Poll(d time.Duration, ok func() bool) bool {
-	_, happened := poll(d, ok)
+// within a time, which is a For or a Lapse.
+func Poll(within time.Duration, ok func() bool) bool {
+	_, happened := poll(func() time.Duration { return within }, ok)
 	return happened
 }
 
-// poll looks soon at first, since most things happen at once, and later seldom, since it takes time from those it waits for. Load that comes
-// while it waits moves the deadline.
-func poll(d time.Duration, ok func() bool) (waited time.Duration, happened bool) {
+// poll looks soon at first, since most things happen at once, and later seldom, since it takes time from those it waits for. A limit that
+// grows while it waits counts.
+func poll(limit func() time.Duration, ok func() bool) (waited time.Duration, happened bool) {
 	const soonest, seldom = 100 * time.Microsecond, 10 * time.Millisecond
-	start, nap, limit := time.Now(), soonest, time.Duration(0)
+	start, nap, longest := time.Now(), soonest, time.Duration(0)
 	for !ok() {
-		limit, waited = max(limit, For(d)), time.Since(start)
-		if waited > limit {
+		longest, waited = max(longest, limit()), time.Since(start)
+		if waited > longest {
 			return waited, ok() // which may have happened while this goroutine did not run
 		}
 		time.Sleep(nap)

@@ -1,6 +1,6 @@
 //go:build race
 
-package patience
+package await
 
 // raced is for ranks that wait by spinning, which are many times slower under the race detector.
 const raced = 4

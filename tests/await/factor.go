@@ -1,4 +1,4 @@
-package patience
+package await
 
 import (
 	"fmt"

@@ -1,4 +1,4 @@
-package patience
+package await
 
 import (
 	"context"
@@ -48,7 +48,7 @@ func TestPoll(t *testing.T) {
 	for after, want := range map[time.Duration]bool{0: true, time.Second: true, 59 * time.Second: true, 100 * time.Hour: false} {
 		synctest.Test(t, func(t *testing.T) {
 			start := time.Now()
-			if got := Poll(time.Minute, func() bool { return time.Since(start) >= after }); got != want {
+			if got := Poll(For(time.Minute), func() bool { return time.Since(start) >= after }); got != want {
 				t.Errorf("what happens after %s has happened: %t after %s", after, got, time.Since(start))
 			}
 		})

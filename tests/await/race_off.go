@@ -1,5 +1,5 @@
 //go:build !race
 
-package patience
+package await
 
 const raced = 1
