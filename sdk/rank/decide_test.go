@@ -7,7 +7,7 @@ import (
 
 	"github.com/weir-project/weir/core/collective"
 	"github.com/weir-project/weir/sdk/proto/rankv1"
-	waits "github.com/weir-project/weir/tests/patience" // the package has a patience of its own
+	"github.com/weir-project/weir/tests/await"
 )
 
 // decidingAgent has a rank join and ask for a class, and goes on with then.
@@ -36,7 +36,7 @@ func firstCall(t *testing.T, opts Options) error {
 	defer s.Close()
 	ended := make(chan error, 1)
 	go func() { ended <- AllReduce(s.World(), make([]float32, 27), make([]float32, 27), collective.Sum) }()
-	return waits.Receive(t, "the end of a first call whose decision will not come", ended)
+	return await.Receive(t, "the end of a first call whose decision will not come", ended)
 }
 
 // TestGroupFailsWhileDeciding: a rank that waits for a decision is told that its group has failed, though nobody answers what it

@@ -9,8 +9,8 @@ import (
 
 	"github.com/weir-project/weir/engine/agent"
 	"github.com/weir-project/weir/sdk/rank"
+	"github.com/weir-project/weir/tests/await"
 	"github.com/weir-project/weir/tests/harness"
-	"github.com/weir-project/weir/tests/patience"
 )
 
 // TestFirstCalls has processes make new groups, one and several at once, whose first calls are small, while others burn the cores: all
@@ -19,7 +19,7 @@ import (
 func TestFirstCalls(t *testing.T) {
 	for _, c := range []struct{ ranks, rounds, atOnce, burners int }{{3, 6, 1, 0}, {3, 2, 3, 2}, {2, 2, 2, 1}} {
 		t.Run(fmt.Sprintf("%d ranks, %d groups at once, %d burners", c.ranks, c.atOnce, c.burners), func(t *testing.T) {
-			run := exec.CommandContext(patience.Context(t, 2*time.Minute), filepath.Join(harness.Bin, "weir"), "run", "-q", "-n", fmt.Sprint(c.ranks), "--", filepath.Join(harness.Bin, "programs", "firstcalls"),
+			run := exec.CommandContext(await.Context(t, 2*time.Minute), filepath.Join(harness.Bin, "weir"), "run", "-q", "-n", fmt.Sprint(c.ranks), "--", filepath.Join(harness.Bin, "programs", "firstcalls"),
 				"-rounds", fmt.Sprint(c.rounds), "-at-once", fmt.Sprint(c.atOnce), "-burners", fmt.Sprint(c.burners))
 			if out, err := run.CombinedOutput(); err != nil {
 				t.Errorf("%s\n%s", err, out)
@@ -35,7 +35,7 @@ func TestCallInProgressNamesItsBackend(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			failed := make(chan agent.GroupStatus, 1)
 			j := harness.StartAgent(t, 2, func(o *agent.Options) {
-				o.CallDeadline = patience.For(300 * time.Millisecond)
+				o.CallDeadline = await.For(300 * time.Millisecond)
 				o.Failed = func(s agent.GroupStatus) { failed <- s }
 			}, harness.Candidate("flat", &harness.Fake{}))
 			gone := make(chan struct{})
