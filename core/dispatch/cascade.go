@@ -60,14 +60,14 @@ type Decision struct {
 }
 
 // Order sorts candidates into the cascade for a memory kind: configured, then priority from high to low, then name,
-// the fallback last. Ties do not depend on the order given.
+// the fallback last unless it is among those configured. Ties do not depend on the order given.
 func Order(candidates []Candidate, p Policy, memory collective.Memory) []Candidate {
 	place := func(c Candidate) int {
-		if name := p.Fallback[memory]; name != "" && c.Info.Name == name {
-			return len(p.Order) + 1
-		}
 		if i := slices.Index(p.Order, c.Info.Name); i >= 0 {
 			return i
+		}
+		if name := p.Fallback[memory]; name != "" && c.Info.Name == name {
+			return len(p.Order) + 1
 		}
 		return len(p.Order)
 	}

@@ -87,7 +87,7 @@ func TestOrder(t *testing.T) {
 		{dispatch.Policy{Fallback: fallback}, collective.CUDA, "high a b c nccl"},
 		{dispatch.Policy{Fallback: fallback}, collective.Host, "nccl high a b c"},
 		{dispatch.Policy{Order: []string{"c", "absent", "a"}}, collective.Host, "c a nccl high b"},
-		{dispatch.Policy{Order: []string{"nccl", "b"}, Fallback: fallback}, collective.CUDA, "b high a c nccl"},
+		{dispatch.Policy{Order: []string{"nccl", "b"}, Fallback: fallback}, collective.CUDA, "nccl b high a c"},
 	} {
 		for range 20 {
 			cs := give("a", "b", "c", "high", "nccl")

@@ -5,7 +5,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -109,7 +111,7 @@ func (a *app) open(c *cobra.Command, role role) (e *engine, err error) {
 		}
 		return e, usageError{err}
 	}
-	if err := checkNames(cfg.Cascade, e.host.Candidates()); err != nil {
+	if err := checkNames(loaded, e.host.Candidates()); err != nil {
 		return e, usageError{err}
 	}
 	return e, nil
@@ -178,7 +180,12 @@ func pluginSpecs(cfg config.Config, env map[string]string, log *slog.Logger) ([]
 			}
 		}
 	}
-	for name, p := range cfg.Plugins {
+	for _, name := range slices.Sorted(maps.Keys(cfg.Plugins)) {
+		p := cfg.Plugins[name]
+		if _, err := os.Lstat(p.Path); p.Disabled && errors.Is(err, fs.ErrNotExist) {
+			known := lo.Map(specs, func(s pluginhost.Spec, _ int) string { return s.Name })
+			return nil, fmt.Errorf("plugins.%s: there is no plugin at %s%s", name, p.Path, orAll(known, name))
+		}
 		if !p.Disabled {
 			specs = append(specs, pluginhost.Spec{
 				Name: name, Path: p.Path, SHA256: p.SHA256, Insecure: !p.TLS, Env: p.Env, Settings: p.Settings,
@@ -196,23 +203,6 @@ func sameFile(a, b string) bool {
 	x, errX := os.Stat(a)
 	y, errY := os.Stat(b)
 	return errX == nil && errY == nil && os.SameFile(x, y)
-}
-
-// checkNames refuses a cascade that names a backend which no plugin offers: a typing error must not change what runs
-// without a word. The fallbacks and what is disabled may be absent.
-func checkNames(c config.Cascade, candidates []dispatch.Candidate) error {
-	for _, name := range c.Order {
-		known := false
-		var names []string
-		for _, x := range candidates {
-			known = known || x.Info.Name == name || x.Backend == nil // a plugin that did not start may have offered it
-			names = append(names, x.Info.Name)
-		}
-		if !known {
-			return fmt.Errorf("cascade.order names the backend %q, which no plugin offers; there are %v", name, names)
-		}
-	}
-	return nil
 }
 
 // reapCommand is the hidden command that StartReaper runs.

@@ -8,10 +8,12 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"regexp"
 	"strings"
 	"syscall"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/weir-project/weir/engine/config"
 )
@@ -67,7 +69,11 @@ func Main(args, environ []string, stdout, stderr io.Writer) int {
 	a := &app{environ: environ, stdout: stdout, stderr: stderr, exe: exe}
 	root := a.root()
 	root.SetArgs(args)
-	err = root.ExecuteContext(ctx)
+	root.InitDefaultHelpCmd()
+	root.InitDefaultCompletionCmd(args...)
+	if err = unknownCommand(root, args); err == nil {
+		err = root.ExecuteContext(ctx)
+	}
 	var sig signalled
 	switch {
 	case err == nil:
@@ -131,12 +137,15 @@ Begin with:
 		if strings.HasPrefix(err.Error(), "unknown flag: --"+attachName) {
 			return usageError{noAttach(c)}
 		}
-		return usageError{fmt.Errorf("%w (see `%s --help`)", err, c.CommandPath())}
+		return badFlag(c, err)
 	})
-	root.CompletionOptions.HiddenDefaultCmd = true
+	root.Version = Version
+	root.SetVersionTemplate("weir {{.Version}}\n")
 	root.AddCommand(a.run(), a.agent(), a.explain(), a.topo(), a.bench(), a.doctor(), a.plugins(), a.status(), a.dump(), a.schedule(), a.config(), a.version(),
 		a.reap(), a.benchRank(), a.trialRank(), a.conformRank(), a.p2pWorker())
 	markUsage(root)
+	a.completeValues(root)
+	plainBooleans(root)
 	return root
 }
 
@@ -153,6 +162,18 @@ func markUsage(c *cobra.Command) {
 	for _, sub := range c.Commands() {
 		markUsage(sub)
 	}
+}
+
+var boolean = regexp.MustCompile(`\[=true\|false\]( *)`)
+
+// plainBooleans has help show --flag rather than --flag[=true|false].
+func plainBooleans(root *cobra.Command) {
+	const value = "[=true|false]"
+	cobra.AddTemplateFunc("flags", func(f *pflag.FlagSet) string { // columns stay where they are
+		return boolean.ReplaceAllString(f.FlagUsages(), "$1"+strings.Repeat(" ", len(value)))
+	})
+	t := strings.NewReplacer(".LocalFlags.FlagUsages", "flags .LocalFlags", ".InheritedFlags.FlagUsages", "flags .InheritedFlags").Replace(root.UsageTemplate())
+	root.SetUsageTemplate(t)
 }
 
 // load reads the configuration for a command on which config.Flags was called.

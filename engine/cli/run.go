@@ -20,8 +20,10 @@ func (a *app) run() *cobra.Command {
 	var quiet, label bool
 	var bind string
 	c := &cobra.Command{
-		Use:   "run -n N -- PROGRAM [ARGUMENT…]",
-		Short: "Run a program as N ranks on this host",
+		Use: "run -n N [flags] -- PROGRAM [ARGUMENT…]",
+
+		DisableFlagsInUseLine: true, // they would be the program's
+		Short:                 "Run a program as N ranks on this host",
 		Long: `Start the plugins, then PROGRAM N times. Each process is a rank: it finds the agent and its number in
 ` + rank.EnvSocket + `, ` + rank.EnvRank + ` and ` + rank.EnvWorldSize + ` and joins with the SDK (sdk/rank).
 The topology and each decision are printed on standard error; the program's output is passed on, its standard input is

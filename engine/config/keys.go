@@ -64,7 +64,7 @@ func unknown(path []string, name func(key string) string) error {
 	if !printable(key) {
 		return fmt.Errorf("unknown key %q", key)
 	}
-	if near := nearest(schema.known(nil, path), key); near != "" {
+	if near := Nearest(schema.known(nil, path), key); near != "" {
 		return fmt.Errorf("unknown key %s, did you mean %s?", key, name(near))
 	}
 	n := schema
@@ -78,9 +78,12 @@ func unknown(path []string, name func(key string) string) error {
 	return fmt.Errorf("unknown key %s; %s has %s", key, strings.Join(path[:len(path)-1], "."), strings.Join(names, ", "))
 }
 
-// nearest is the known key that key was most likely meant to be: one with few letters changed, or else the only one whose
-// last part is the same; "" if there is neither.
-func nearest(known []string, key string) string {
+// Nearest is the known key, or name, that key was most likely meant to be: one with few letters changed, or else the only one
+// whose last part is the same; "" if there is neither.
+func Nearest(known []string, key string) string {
+	if len(known) == 0 {
+		return ""
+	}
 	distance := func(k string) int { return editDistance(fold(k), fold(key)) }
 	best := slices.MinFunc(known, func(a, b string) int { return cmp.Compare(distance(a), distance(b)) })
 	if distance(best) <= max(1, len(fold(key))/4) {
@@ -100,23 +103,27 @@ func fold(key string) string {
 	return strings.NewReplacer(".", "", "_", "", "-", "").Replace(strings.ToLower(key))
 }
 
-// editDistance is the least number of insertions, deletions and replacements of bytes that turn a into b.
+// editDistance is the least number of insertions, deletions, replacements and swaps of neighbours that turn a into b, in bytes;
+// none is changed twice (optimal string alignment).
 func editDistance(a, b string) int {
-	row := make([]int, len(b)+1)
+	before, row := make([]int, len(b)+1), make([]int, len(b)+1)
 	for j := range row {
 		row[j] = j
 	}
 	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
+		next := make([]int, len(b)+1)
+		next[0] = i + 1
 		for j := range len(b) {
-			change := diagonal
+			change := row[j]
 			if a[i] != b[j] {
 				change++
 			}
-			diagonal = row[j+1]
-			row[j+1] = min(change, row[j]+1, diagonal+1)
+			next[j+1] = min(change, row[j+1]+1, next[j]+1)
+			if i > 0 && j > 0 && a[i] == b[j-1] && a[i-1] == b[j] {
+				next[j+1] = min(next[j+1], before[j-1]+1)
+			}
 		}
+		before, row = row, next
 	}
 	return row[len(b)]
 }

@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// builtIn is the origin of a value that no source sets.
-const builtIn = "default"
+// BuiltIn is the origin of a value that no source sets.
+const BuiltIn = "default"
 
 // Origin says where the value of a key such as "group.deadline" came from: "default", "weir.yaml:7" (the file as it was
 // named, and the line), "WEIR_GROUP__DEADLINE" or "--deadline".
@@ -15,7 +15,7 @@ func (l *Loaded) Origin(key string) string {
 	if origin, ok := l.origins[key]; ok {
 		return origin
 	}
-	return builtIn
+	return BuiltIn
 }
 
 // section is the origin of a key that holds others: where it stands, or else where the first value below it came from.
@@ -28,5 +28,5 @@ func (l *Loaded) section(key string) string {
 			return l.origins[k]
 		}
 	}
-	return builtIn
+	return BuiltIn
 }

@@ -68,10 +68,21 @@ type Model struct {
 	Architecture string // class name; "" if not known
 }
 
+// Models lists the models whose shapes are known.
+func Models() []string {
+	models, _ := readModels() // embedded; FindModel says what is wrong with it
+	return slices.Sorted(maps.Keys(models))
+}
+
+func readModels() (map[string]Model, error) {
+	models := map[string]Model{}
+	return models, read("models.yaml", &models)
+}
+
 // FindModel reads a model's shape by name.
 func FindModel(name string) (Model, error) {
-	models := map[string]Model{}
-	if err := read("models.yaml", &models); err != nil {
+	models, err := readModels()
+	if err != nil {
 		return Model{}, err
 	}
 	m, ok := models[strings.ToLower(name)]
