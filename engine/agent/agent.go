@@ -19,6 +19,7 @@ import (
 	"github.com/weir-project/weir/core/topology"
 	"github.com/weir-project/weir/engine/telemetry"
 	"github.com/weir-project/weir/sdk/proto/rankv1"
+	"github.com/weir-project/weir/sdk/proto/trust"
 )
 
 // Agent serves ranks until it is closed.
@@ -57,8 +58,8 @@ func Listen(opts Options) (*Agent, error) {
 	if opts.WorldSize < 1 {
 		return nil, fmt.Errorf("agent for %d ranks", opts.WorldSize)
 	}
-	if err := checkFolder(filepath.Dir(opts.Socket)); err != nil {
-		return nil, err
+	if err := trust.SocketFolder(filepath.Dir(opts.Socket)); err != nil {
+		return nil, fmt.Errorf("folder of the agent's socket: %w", err)
 	}
 	l, err := bind(opts.Socket)
 	if err != nil {

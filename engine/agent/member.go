@@ -36,12 +36,12 @@ type member struct {
 
 // admit checks that the process belongs to the agent's user.
 func (m *member) admit() error {
-	uid, pid, err := m.conn.PeerUID()
+	who, err := m.conn.Peer()
 	if err != nil {
 		return fmt.Errorf("credentials of a process that connected: %w", err)
 	}
-	if me := os.Geteuid(); int(uid) != me && uid != 0 {
-		return fmt.Errorf("process %d of user %d may not join the agent of user %d", pid, uid, me)
+	if !who.Trusted() {
+		return fmt.Errorf("%s may not join the agent of user %d", who, os.Geteuid())
 	}
 	m.conn.Limit(maxFromRank)
 	return m.conn.SetReceiveDeadline(time.Now().Add(joinPatience))

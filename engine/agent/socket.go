@@ -26,15 +26,3 @@ func bind(path string) (*net.UnixListener, error) {
 	}
 	return net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
 }
-
-// checkFolder refuses a folder in which another user could replace the socket.
-func checkFolder(dir string) error {
-	info, err := os.Stat(dir)
-	if err != nil {
-		return fmt.Errorf("folder of the agent's socket: %w", err)
-	}
-	if info.Mode().Perm()&0o022 != 0 {
-		return fmt.Errorf("folder of the agent's socket: %s may be written by others (mode %o); use one with mode 0700", dir, info.Mode().Perm())
-	}
-	return nil
-}

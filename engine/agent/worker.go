@@ -18,6 +18,7 @@ import (
 	"github.com/weir-project/weir/engine/telemetry"
 	"github.com/weir-project/weir/sdk/proto/pluginv1"
 	"github.com/weir-project/weir/sdk/proto/rankv1"
+	"github.com/weir-project/weir/sdk/proto/trust"
 	"github.com/weir-project/weir/sdk/proto/workerv1"
 )
 
@@ -105,8 +106,12 @@ func (s *service) offer(l *net.UnixListener, deadline time.Time) error {
 		return err
 	}
 	s.socket = socket
-	if uid, pid, err := rankv1.NewConn(socket).PeerUID(); err != nil || int(uid) != os.Geteuid() && uid != 0 {
-		return fmt.Errorf("process %d of user %d is not the worker: %w", pid, uid, err)
+	who, err := trust.Peer(socket)
+	if err != nil {
+		return fmt.Errorf("who connected in place of the worker: %w", err)
+	}
+	if !who.Trusted() {
+		return fmt.Errorf("%s is not the worker", who)
 	}
 	return workerv1.Offer(socket, s.files.Control, s.files.ReadOK, deadline)
 }

@@ -19,6 +19,7 @@ import (
 
 	"github.com/weir-project/weir/engine/agent"
 	"github.com/weir-project/weir/engine/launch"
+	"github.com/weir-project/weir/sdk/proto/trust"
 )
 
 // controlSocket is where an engine answers other commands of its user: HTTP and JSON in the run's folder, which nobody
@@ -119,7 +120,7 @@ func ask(ctx context.Context, patience time.Duration, folder, method, path strin
 	client := &http.Client{Transport: &http.Transport{
 		DisableKeepAlives: true,
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return (&net.Dialer{}).DialContext(ctx, "unix", filepath.Join(folder, controlSocket))
+			return trust.Dial(ctx, filepath.Join(folder, controlSocket))
 		},
 	}}
 	req, err := http.NewRequestWithContext(ctx, method, "http://weir"+path+"?"+values.Encode(), nil)

@@ -1,6 +1,7 @@
 package launch
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -9,6 +10,8 @@ import (
 
 	"github.com/samber/lo"
 	"golang.org/x/sys/unix"
+
+	"github.com/weir-project/weir/sdk/proto/trust"
 )
 
 const (
@@ -34,8 +37,14 @@ func NewFolder(getenv func(string) string) (*Folder, error) {
 	var path string
 	var err error
 	for _, base := range bases(getenv) {
-		if path, err = os.MkdirTemp(base, folderPrefix); err == nil { // XDG_RUNTIME_DIR may be another user's, after su
-			sweep(base)
+		if err = base.check(); errors.Is(err, trust.ErrStranger) {
+			return nil, fmt.Errorf("private folder for sockets: %w", err)
+		}
+		if err == nil {
+			path, err = os.MkdirTemp(base.path, folderPrefix)
+		}
+		if err == nil {
+			sweep(base.path)
 			break
 		}
 	}
@@ -50,11 +59,33 @@ func NewFolder(getenv func(string) string) (*Folder, error) {
 	return &Folder{Path: path, lock: lock}, nil
 }
 
+// base is a folder in which private folders may be.
+type base struct{ variable, path string }
+
+const runtimeDir = "XDG_RUNTIME_DIR"
+
 // bases are where the folder may be, the best place first.
-func bases(getenv func(string) string) []string {
-	return lo.Uniq(lo.Filter([]string{getenv("XDG_RUNTIME_DIR"), getenv("TMPDIR"), "/tmp"}, func(base string, _ int) bool {
-		return base != "" && len(base) <= maxFolder-20
-	}))
+func bases(getenv func(string) string) []base {
+	all := []base{{runtimeDir, getenv(runtimeDir)}, {"TMPDIR", getenv("TMPDIR")}, {"the system's folder", "/tmp"}}
+	return lo.UniqBy(lo.Filter(all, func(b base, _ int) bool {
+		return b.path != "" && len(b.path) <= maxFolder-20
+	}), func(b base) string { return b.path })
+}
+
+// errPassedOver is that a folder is another user's, as XDG_RUNTIME_DIR is after su.
+var errPassedOver = errors.New("it is another user's")
+
+// check refuses a folder in which another user could take the place of ours. The error is trust.ErrStranger if that must be mended.
+func (b base) check() error {
+	_, err := trust.Path(b.path)
+	refused := (*trust.Refusal)(nil)
+	switch {
+	case !errors.As(err, &refused):
+		return err
+	case b.variable == runtimeDir && refused.Foreign && refused.Of == "":
+		return errPassedOver
+	}
+	return fmt.Errorf("%s: %w (chmod +t does for a folder that many use), or set TMPDIR to a folder of your own", b.variable, err)
 }
 
 // Remove deletes the folder.

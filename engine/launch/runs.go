@@ -13,7 +13,7 @@ import (
 func Runs(getenv func(string) string) []string {
 	var found []string
 	for _, base := range bases(getenv) {
-		paths, _ := filepath.Glob(filepath.Join(base, folderPrefix+"*"))
+		paths, _ := filepath.Glob(filepath.Join(base.path, folderPrefix+"*"))
 		for _, path := range paths {
 			if info, err := os.Lstat(path); err == nil && private(info) && locked(path) && !slices.Contains(found, path) {
 				found = append(found, path)

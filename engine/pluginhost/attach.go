@@ -6,17 +6,16 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"os"
 	"sync"
 	"time"
 
-	"golang.org/x/sys/unix"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/credentials/insecure"
 
 	"github.com/weir-project/weir/core/backend"
 	"github.com/weir-project/weir/sdk/proto/pluginv1"
+	"github.com/weir-project/weir/sdk/proto/trust"
 )
 
 // AttachedPatience is the deadline of every call to a plugin that somebody else has started: it may stand at a breakpoint.
@@ -64,13 +63,9 @@ func attach(ctx context.Context, b binary, opts Options) (*running, error) {
 
 // dial connects once: a connection that is lost is not made again, for the process behind it may be another.
 func (a *attached) dial(ctx context.Context, address Address, opts Options) error {
-	d := net.Dialer{Timeout: dialTime}
-	socket, err := d.DialContext(ctx, address.Network, address.Path)
+	socket, err := a.connect(ctx, address)
 	if err != nil {
 		return fmt.Errorf("%w: start the plugin with %s=%s and give the address that it prints", err, pluginv1.MagicCookieKey, pluginv1.MagicCookieValue)
-	}
-	if a.pid, err = checkPeer(socket); err != nil {
-		return errors.Join(err, socket.Close())
 	}
 	var once sync.Once
 	options := append(dialOptions(opts), grpc.WithTransportCredentials(insecure.NewCredentials()),
@@ -85,27 +80,25 @@ func (a *attached) dial(ctx context.Context, address Address, opts Options) erro
 	return nil
 }
 
-// checkPeer refuses a process of another user at a Unix socket, as the settings may be secret and its plans run in ranks.
-func checkPeer(c net.Conn) (pid int, err error) {
-	socket, ok := c.(*net.UnixConn)
-	if !ok {
-		return 0, nil
+// connect reaches the address. A process of another user at a Unix socket is refused, as the settings may be secret and its plans
+// run in ranks.
+func (a *attached) connect(ctx context.Context, address Address) (net.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, dialTime)
+	defer cancel()
+	if address.Network != "unix" {
+		var d net.Dialer
+		return d.DialContext(ctx, address.Network, address.Path)
 	}
-	raw, err := socket.SyscallConn()
+	socket, err := trust.Dial(ctx, address.Path)
 	if err != nil {
-		return 0, err
+		return nil, err
 	}
-	var cred *unix.Ucred
-	if e := raw.Control(func(fd uintptr) { cred, err = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) }); e != nil {
-		err = e
+	who, err := trust.Peer(socket)
+	a.pid = int(who.PID)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("who listens there: %w", err), socket.Close())
 	}
-	switch {
-	case err != nil:
-		return 0, fmt.Errorf("who listens there: %w", err)
-	case int(cred.Uid) != os.Geteuid() && cred.Uid != 0:
-		return 0, fmt.Errorf("process %d there is of user %d, not of yours", cred.Pid, cred.Uid)
-	}
-	return int(cred.Pid), nil
+	return socket, nil
 }
 
 // watch ends the life of the plugin, as this engine sees it, with the connection.

@@ -16,6 +16,7 @@ import (
 
 	"github.com/weir-project/weir/engine/limits"
 	"github.com/weir-project/weir/sdk/proto/pluginv1"
+	"github.com/weir-project/weir/sdk/proto/trust"
 )
 
 // binary is a plugin whose file was found fit to run.
@@ -71,9 +72,10 @@ func check(spec Spec) (binary, error) {
 	if spec.Path == "" {
 		return binary{}, errors.New("no path: name the executable")
 	}
-	path, err := filepath.Abs(spec.Path)
-	if err == nil {
-		path, err = filepath.EvalSymlinks(path)
+	path, err := trust.Path(spec.Path)
+	refused := (*trust.Refusal)(nil)
+	if errors.As(err, &refused) && refused.Foreign {
+		err = fmt.Errorf("%w: chown it, or copy the plugin into a folder of your own", err)
 	}
 	if errors.Is(err, fs.ErrNotExist) {
 		return binary{}, fmt.Errorf("there is no file %s: correct the path or build the plugin", spec.Path)
@@ -93,9 +95,6 @@ func check(spec Spec) (binary, error) {
 		return binary{}, fmt.Errorf("%s is not executable: chmod +x it", path)
 	case info.Size() > maxFile:
 		return binary{}, fmt.Errorf("%s has %d bytes, a plugin at most %d", path, info.Size(), int64(maxFile))
-	}
-	if err := trusted(path); err != nil {
-		return binary{}, err
 	}
 	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
 	if err != nil {

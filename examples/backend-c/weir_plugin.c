@@ -214,6 +214,16 @@ static void *serve_group(void *argument) {
   return NULL;
 }
 
+/* Refuses an agent of another user, whose memory is not to be worked on. */
+static int check_agent(int socket, char *error, size_t size) {
+  struct ucred agent;
+  socklen_t length = sizeof agent;
+  if (getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &agent, &length)) return fail(error, size, "who listens there: %s", strerror(errno));
+  if (agent.uid != geteuid() && agent.uid != 0)
+    return fail(error, size, "process %d of user %u listens there, neither you (%u) nor root", agent.pid, agent.uid, geteuid());
+  return 0;
+}
+
 /* Begins to serve a group, on a thread of its own. */
 static int attach(const struct weir_plugin *plugin, const char *name, const char *path, char *error, size_t size) {
   struct group *g = calloc(1, sizeof *g);
@@ -230,6 +240,7 @@ static int attach(const struct weir_plugin *plugin, const char *name, const char
     setsockopt(g->socket, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
     if (connect(g->socket, (struct sockaddr *)&address, sizeof address)) bad = fail(error, size, "connect to %s: %s", path, strerror(errno));
   }
+  if (!bad) bad = check_agent(g->socket, error, size);
   /* The agent sends when it has accepted the connection, and wants an answer, whatever becomes of Attach. */
   if (!bad && (bad = receive_memory(g, error, size))) (void)!write(g->socket, error, strlen(error));
   if (!bad && write(g->socket, "\1", 1) != 1) bad = fail(error, size, "answer the agent: %s", strerror(errno));

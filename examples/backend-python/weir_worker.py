@@ -164,6 +164,13 @@ def _futex(address, operation, value, timeout):
     )
 
 
+def _check_agent(connection):
+    """Refuses an agent of another user, whose memory is not to be worked on."""
+    pid, uid, _ = struct.unpack("iII", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+    if uid not in (os.geteuid(), 0):
+        raise PermissionError(f"process {pid} of user {uid} listens there, neither you ({os.geteuid()}) nor root")
+
+
 class Group:
     """A group of ranks that is served: what Attach begins."""
 
@@ -173,6 +180,7 @@ class Group:
         try:
             self.socket.settimeout(_CONNECT_SECONDS)
             self.socket.connect(path)
+            _check_agent(self.socket)
             try:
                 self.memory = Memory(*_receive(self.socket))
             except Exception as e:

@@ -3,8 +3,8 @@ package rank
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"net"
 	"os"
 	"strconv"
 
@@ -12,6 +12,7 @@ import (
 	"github.com/weir-project/weir/sdk/internal/device"
 	"github.com/weir-project/weir/sdk/proto/pluginv1"
 	"github.com/weir-project/weir/sdk/proto/rankv1"
+	"github.com/weir-project/weir/sdk/proto/trust"
 )
 
 // The variables by which `weir run` tells a rank who it is. A program that is started otherwise sets them itself or
@@ -50,13 +51,12 @@ func Join(ctx context.Context, opts Options) (*Session, error) {
 	if err != nil {
 		return nil, fmt.Errorf("join as %s: %w", opts.who(), err)
 	}
-	var dialer net.Dialer
-	socket, err := dialer.DialContext(ctx, "unix", opts.Socket)
+	socket, err := trust.Dial(ctx, opts.Socket) // what the agent says to load runs in this process
 	if err != nil {
 		gpu.close()
-		return nil, fmt.Errorf("join: no agent answers at %s (is `weir run` or `weir agent` running?): %w", opts.Socket, err)
+		return nil, noAgent(opts.Socket, err)
 	}
-	s := newSession(rankv1.NewConn(socket.(*net.UnixConn)), opts)
+	s := newSession(rankv1.NewConn(socket), opts)
 	s.gpu = gpu
 	reply, err := s.ask(ctx, &rankv1.FromRank{Body: &rankv1.FromRank_Join{Join: &rankv1.Join{
 		Version: rankv1.ProtocolVersion, Rank: int32(opts.Rank), WorldSize: int32(opts.WorldSize), Facts: pluginv1.FromRank(facts),
@@ -70,6 +70,14 @@ func Join(ctx context.Context, opts Options) (*Session, error) {
 		return nil, fmt.Errorf("join as %s: %w", opts.who(), err)
 	}
 	return s, nil
+}
+
+// noAgent is the error for a socket at which no agent is that this rank may believe.
+func noAgent(socket string, err error) error {
+	if errors.Is(err, trust.ErrStranger) {
+		return fmt.Errorf("join: the agent's socket %s is not trusted: %w", socket, err)
+	}
+	return fmt.Errorf("join: no agent answers at %s (is `weir run` or `weir agent` running?): %w", socket, err)
 }
 
 func (o Options) who() string {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/weir-project/weir/core/collective"
+	"github.com/weir-project/weir/sdk/proto/trust"
 	"github.com/weir-project/weir/sdk/proto/workerv1"
 )
 
@@ -36,12 +37,11 @@ type Group struct {
 
 // Attach takes the memory of a group from the agent's socket, as backend.Worker's Attach is told it. Serve must follow.
 func Attach(ctx context.Context, socket string) (*Group, error) {
-	var d net.Dialer
-	conn, err := d.DialContext(ctx, "unix", socket)
+	conn, err := trust.Dial(ctx, socket)
 	if err != nil {
 		return nil, fmt.Errorf("attach: %w", err)
 	}
-	return take(conn.(*net.UnixConn))
+	return take(conn)
 }
 
 // take takes the memory of a group from a connection to the agent.

@@ -14,6 +14,8 @@ import (
 
 	"golang.org/x/sys/unix"
 	"google.golang.org/protobuf/proto"
+
+	"github.com/weir-project/weir/sdk/proto/trust"
 )
 
 // ProtocolVersion is what Join carries; an agent refuses every other.
@@ -181,24 +183,8 @@ func (c *Conn) Files(n int) ([]*os.File, error) {
 	return files, nil
 }
 
-// PeerUID is the user that the process at the other end runs as.
-func (c *Conn) PeerUID() (uid uint32, pid int32, err error) {
-	raw, err := c.socket.SyscallConn()
-	if err != nil {
-		return 0, 0, err
-	}
-	var cred *unix.Ucred
-	var credErr error
-	if err := raw.Control(func(fd uintptr) {
-		cred, credErr = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
-	}); err != nil {
-		return 0, 0, err
-	}
-	if credErr != nil {
-		return 0, 0, credErr
-	}
-	return cred.Uid, cred.Pid, nil
-}
+// Peer is the process at the other end.
+func (c *Conn) Peer() (trust.Process, error) { return trust.Peer(c.socket) }
 
 // SetReceiveDeadline bounds the next Receive; the zero time means no bound.
 func (c *Conn) SetReceiveDeadline(t time.Time) error { return c.socket.SetReadDeadline(t) }

@@ -356,14 +356,14 @@ func TestConnTooManyDescriptors(t *testing.T) {
 	}
 }
 
-func TestConnPeerUID(t *testing.T) {
+func TestConnPeer(t *testing.T) {
 	a, _ := conns(t)
-	uid, pid, err := a.PeerUID()
-	if err != nil || int(uid) != os.Geteuid() || int(pid) != os.Getpid() {
-		t.Errorf("peer is process %d of user %d, %v; want %d of %d", pid, uid, err, os.Getpid(), os.Geteuid())
+	who, err := a.Peer()
+	if err != nil || int(who.UID) != os.Geteuid() || int(who.PID) != os.Getpid() || !who.Trusted() {
+		t.Errorf("peer is %s, %v; want process %d of user %d", who, err, os.Getpid(), os.Geteuid())
 	}
 	_ = a.Close()
-	if _, _, err := a.PeerUID(); err == nil {
+	if _, err := a.Peer(); err == nil {
 		t.Error("a closed connection has a peer")
 	}
 }
