@@ -137,7 +137,7 @@ func (f *Fault) Error() string { return f.Err.Error() }
 func (f *Fault) Unwrap() error { return f.Err }
 
 // ReasonFor turns an error met while asking or preparing a backend into a reason: the code of a Fault, TIMEOUT for a
-// deadline that passed, OTHER for the rest.
+// deadline that passed, OTHER for the rest. It is bounded.
 func ReasonFor(err error) Reason {
 	r := Reason{Code: Other, Rank: AnyRank, Text: err.Error()}
 	var f *Fault
@@ -147,5 +147,5 @@ func ReasonFor(err error) Reason {
 	case errors.Is(err, context.DeadlineExceeded):
 		r.Code = Timeout
 	}
-	return r
+	return r.Bounded()
 }

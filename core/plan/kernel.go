@@ -76,6 +76,7 @@ const (
 	maxLaunches  = 1024
 	maxArguments = 32
 	maxGrid      = 1 << 16
+	maxFunction  = 4096
 )
 
 // Kind is KernelKind.
@@ -110,6 +111,8 @@ func (k *Kernel) Validate(worldSize int) error {
 		return fmt.Errorf("kernel plan: launch table of %d rows, want 1 to %d", len(k.Launches), maxLaunches)
 	case k.BufferBytes < 0 || k.BufferBytes > maxBuffer:
 		return fmt.Errorf("kernel plan: buffer of %d bytes", k.BufferBytes)
+	case len(k.MinDriver) > maxVersion:
+		return fmt.Errorf("kernel plan: oldest driver of %d bytes, at most %d", len(k.MinDriver), maxVersion)
 	case k.Buffer != DeviceBuffer && k.Buffer != HostBuffer:
 		return fmt.Errorf("kernel plan: unknown buffer memory %q, want %q or %q", k.Buffer, DeviceBuffer, HostBuffer)
 	}
@@ -133,6 +136,8 @@ func (l Launch) validate() error {
 		return fmt.Errorf("unknown data type %q", l.DataType)
 	case l.Function == "" || strings.ContainsRune(l.Function, 0):
 		return fmt.Errorf("bad function name %q", l.Function)
+	case len(l.Function) > maxFunction:
+		return fmt.Errorf("function name of %d bytes, at most %d", len(l.Function), maxFunction)
 	case l.Min < 1 || l.Max < l.Min:
 		return fmt.Errorf("impossible byte range %d to %d", l.Min, l.Max)
 	case l.Grid < 1 || l.Grid > maxGrid || l.Block < 1 || l.Block > 1024 || l.SharedBytes < 0 || l.SharedBytes > 1<<20:

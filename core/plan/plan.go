@@ -33,6 +33,11 @@ type Library struct {
 	Variant string // "nccl", "nccl-symm", "rccl", "mscclpp"
 }
 
+const (
+	maxPath    = 4096 // with the byte that ends it, as the kernel takes it
+	maxVersion = 128
+)
+
 // Worker says that the plugin does the work itself on shared slots.
 type Worker struct {
 	SlotBytes int64 // size of one rank's input slot, and of the output slot
@@ -54,6 +59,9 @@ func (*Worker) sealed()   {}
 func (l *Library) Validate(int) error {
 	if l.Path == "" || l.Path[0] != '/' {
 		return fmt.Errorf("library plan: path %q is not absolute", l.Path)
+	}
+	if len(l.Path) >= maxPath || len(l.Version) > maxVersion {
+		return fmt.Errorf("library plan: path of %d bytes, version of %d, at most %d and %d", len(l.Path), len(l.Version), maxPath-1, maxVersion)
 	}
 	switch l.Variant {
 	case "nccl", "nccl-symm", "rccl", "mscclpp":

@@ -2,10 +2,10 @@ package pluginv1
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/weir-project/weir/core/backend"
+	"github.com/weir-project/weir/core/plain"
 )
 
 // Description is what a plugin says of itself.
@@ -21,19 +21,16 @@ func Describe(ctx, life context.Context, client PluginServiceClient, settings ma
 	if err != nil {
 		return Description{}, fmt.Errorf("settings: %w", err)
 	}
-	out, err := client.Describe(ctx, &DescribeRequest{Settings: values})
+	out, err := client.Describe(ctx, &DescribeRequest{Settings: values}, smallAnswer)
 	if err != nil {
 		return Description{}, toDescribeError(ctx, life, err)
 	}
-	d := Description{Name: out.GetName(), Version: out.GetVersion()}
-	if err := CheckName(d.Name); err != nil {
-		return Description{}, &DescriptionError{fmt.Errorf("advertises itself %w", err)}
-	}
-	if len(out.GetBackends()) == 0 {
-		return Description{}, &DescriptionError{errors.New("offers no backends")}
+	d := Description{Name: out.GetName(), Version: plain.Line(out.GetVersion())}
+	if err := checkOffer(d.Name, out.GetVersion(), len(out.GetBackends())); err != nil {
+		return Description{}, &DescriptionError{said(err)}
 	}
 	if d.Backends, err = eachErr("advertised backend", out.GetBackends(), ToInfo); err != nil {
-		return Description{}, &DescriptionError{err}
+		return Description{}, &DescriptionError{said(err)}
 	}
 	return d, nil
 }

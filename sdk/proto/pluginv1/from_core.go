@@ -54,11 +54,12 @@ func fromLibrary(l collective.Library) *Library {
 
 // FromVerdict is the message of a verdict.
 func FromVerdict(v backend.Verdict) *Verdict {
-	return &Verdict{Kind: string(v.Kind), Ranges: FromRanges(v.Ranges), Reasons: each(v.Reasons, FromReason)}
+	return &Verdict{Kind: string(v.Kind), Ranges: FromRanges(v.Ranges), Reasons: each(v.Bounded().Reasons, FromReason)}
 }
 
 // FromReason is the message of a reason.
 func FromReason(r backend.Reason) *Reason {
+	r = r.Bounded()
 	m := &Reason{Code: text(string(r.Code)), Observed: text(r.Observed), Required: text(r.Required), Text: text(r.Text)}
 	if r.Rank != backend.AnyRank {
 		rank := i32(r.Rank)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/weir-project/weir/core/backend"
 	"github.com/weir-project/weir/core/collective"
+	"github.com/weir-project/weir/core/plain"
 	"github.com/weir-project/weir/core/plan"
 	"github.com/weir-project/weir/core/topology"
 )
@@ -17,10 +18,13 @@ func ToInfo(m *Backend) (backend.Info, error) {
 		return backend.Info{}, errors.New("missing backend")
 	}
 	info := backend.Info{
-		Name: m.GetName(), Description: m.GetDescription(), Kind: plan.Kind(m.GetKind()), Priority: int(m.GetPriority()),
+		Name: m.GetName(), Description: plain.Line(m.GetDescription()), Kind: plan.Kind(m.GetKind()), Priority: int(m.GetPriority()),
 	}
 	if err := CheckName(info.Name); err != nil {
 		return backend.Info{}, fmt.Errorf("backend %w", err)
+	}
+	if n := len(m.GetDescription()); n > MaxDescription {
+		return backend.Info{}, fmt.Errorf("backend %s: description of %d bytes, at most %d", info.Name, n, MaxDescription)
 	}
 	if err := oneOf("kind", info.Kind, plan.Kinds()...); err != nil {
 		return backend.Info{}, fmt.Errorf("backend %s: %w", info.Name, err)
@@ -37,6 +41,9 @@ func CheckName(name string) error {
 	if name == "" {
 		return errors.New("without a name")
 	}
+	if len(name) > MaxName {
+		return fmt.Errorf("name of %d bytes (%q), at most %d", len(name), plain.Cut(name, 40), MaxName)
+	}
 	if strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789-") != "" || strings.Trim(name, "-") != name {
 		return fmt.Errorf("name %q: use lower-case letters, digits and '-' between them", name)
 	}
@@ -44,6 +51,9 @@ func CheckName(name string) error {
 }
 
 func toRequirements(m *Requirements) (backend.Requirements, error) {
+	if err := checkBounds(m); err != nil {
+		return backend.Requirements{}, err
+	}
 	q := backend.Requirements{
 		Scope: backend.Scope(m.GetScope()), P2P: topology.P2P(m.GetP2P()), Multicast: m.GetMulticast(),
 		LinksFrom: int(m.GetLinksFrom()), Vendors: m.GetVendors(), Capabilities: m.GetCapabilities(), Platforms: m.GetPlatforms(), Driver: m.GetDriver(),

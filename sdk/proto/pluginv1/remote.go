@@ -51,7 +51,7 @@ func (r *Remote) Accept(ctx context.Context, req backend.Request) (backend.Verdi
 	}
 	var out *AcceptResponse
 	err := r.call(ctx, "accept", func(ctx context.Context) (err error) {
-		out, err = r.client.Accept(ctx, in)
+		out, err = r.client.Accept(ctx, in, smallAnswer)
 		return err
 	})
 	if err != nil {
@@ -100,7 +100,7 @@ func (r *Remote) Plan(ctx context.Context, req backend.Request, ranges []backend
 // Release tells the plugin.
 func (r *Remote) Release(ctx context.Context, group string) error {
 	return r.call(ctx, "release", func(ctx context.Context) error {
-		_, err := r.client.Release(ctx, &ReleaseRequest{Backend: r.info.Name, Group: group})
+		_, err := r.client.Release(ctx, &ReleaseRequest{Backend: r.info.Name, Group: group}, smallAnswer)
 		return err
 	})
 }
@@ -123,7 +123,7 @@ func (r *Remote) call(ctx context.Context, what string, rpc func(context.Context
 }
 
 func fault(code backend.Code, err error) error {
-	return &backend.Fault{Code: code, Rank: backend.AnyRank, Err: err}
+	return &backend.Fault{Code: code, Rank: backend.AnyRank, Err: said(err)}
 }
 
 // RemoteWorker is a worker backend in a plugin's process.
@@ -132,7 +132,7 @@ type RemoteWorker struct{ *Remote }
 // Attach tells the plugin.
 func (r *RemoteWorker) Attach(ctx context.Context, group, socket string) error {
 	return r.call(ctx, "attach", func(ctx context.Context) error {
-		_, err := r.client.Attach(ctx, &AttachRequest{Backend: r.info.Name, Group: group, Socket: socket})
+		_, err := r.client.Attach(ctx, &AttachRequest{Backend: r.info.Name, Group: group, Socket: socket}, smallAnswer)
 		return err
 	})
 }
@@ -140,7 +140,7 @@ func (r *RemoteWorker) Attach(ctx context.Context, group, socket string) error {
 // Detach tells the plugin.
 func (r *RemoteWorker) Detach(ctx context.Context, group string) error {
 	return r.call(ctx, "detach", func(ctx context.Context) error {
-		_, err := r.client.Detach(ctx, &DetachRequest{Backend: r.info.Name, Group: group})
+		_, err := r.client.Detach(ctx, &DetachRequest{Backend: r.info.Name, Group: group}, smallAnswer)
 		return err
 	})
 }

@@ -150,7 +150,7 @@ func TestFaultsOfCalls(t *testing.T) {
 	}{
 		"error":              {accept: result{err: errors.New("no idea")}, code: backend.Other, rank: -1, text: "no idea"},
 		"fault keeps code":   {accept: result{err: &backend.Fault{Code: backend.LibMissing, Rank: 2, Err: errors.New("no libx")}}, code: backend.LibMissing, rank: 2, text: "no libx"},
-		"panic":              {panics: true, code: backend.Other, rank: -1, text: "panic: oh \uFFFD"},
+		"panic":              {panics: true, code: backend.Other, rank: -1, text: "panic: oh \\xff"},
 		"deadline":           {accept: result{err: fmt.Errorf("probe: %w", context.DeadlineExceeded)}, code: backend.Timeout, rank: -1, text: "in time"},
 		"empty verdict":      {code: backend.Other, rank: -1, text: "invalid verdict"},
 		"not_asked":          {accept: result{v: backend.Verdict{Kind: backend.NotAsked}}, code: backend.Other, rank: -1, text: "invalid verdict"},

@@ -45,6 +45,9 @@ func NewServer(c ServerConfig) (*Server, error) {
 	if len(c.Backends) == 0 {
 		return nil, fmt.Errorf("plugin %s: no backends", c.Name)
 	}
+	if err := checkCount(len(c.Backends)); err != nil {
+		return nil, fmt.Errorf("plugin %s: %w", c.Name, err)
+	}
 	s := &Server{plugin: c, byName: make(map[string]backend.Backend, len(c.Backends))}
 	for i, b := range c.Backends {
 		if b == nil {
@@ -66,7 +69,7 @@ func NewServer(c ServerConfig) (*Server, error) {
 // Refusal is a server for a plugin that NewServer refused: its Describe fails with why. So the engine hears of a mistake in the
 // plugin, which somebody must mend, and does not take it for a process that crashed.
 func Refusal(why error) *Server {
-	s := status.New(codes.InvalidArgument, text(why.Error()))
+	s := status.New(codes.InvalidArgument, shortened(why.Error()))
 	if detailed, err := s.WithDetails(FromReason(backend.ReasonFor(why))); err == nil { // tells it from settings that are wrong
 		s = detailed
 	}

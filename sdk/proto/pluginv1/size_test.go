@@ -98,7 +98,7 @@ func TestAnswerThatTheConnectionRefuses(t *testing.T) {
 	_, err := b.Plan(t.Context(), req, nil)
 	wantFault(t, err, backend.PlanRejected, fmt.Sprintf("plan: the answer has %d bytes, an engine takes 75497472 (72 MiB) at most", proto.Size(f.out)))
 	_, err = b.Accept(t.Context(), req)
-	wantFault(t, err, backend.Other, "an engine takes 75497472 (72 MiB) at most")
+	wantFault(t, err, backend.Other, "an engine takes 4194304 (4 MiB) at most")
 	f.err = status.Error(codes.ResourceExhausted, "no memory for a plan")
 	_, err = b.Plan(t.Context(), req, nil)
 	wantFault(t, err, backend.Other, "plan: no memory for a plan")

@@ -28,7 +28,7 @@ func toStatus(err error) error {
 	case errors.Is(err, context.Canceled):
 		code = codes.Canceled
 	}
-	s := status.New(code, text(err.Error()))
+	s := status.New(code, shortened(err.Error()))
 	var f *backend.Fault
 	if errors.As(err, &f) {
 		if detailed, e := s.WithDetails(FromReason(backend.ReasonFor(err))); e == nil {
@@ -40,11 +40,13 @@ func toStatus(err error) error {
 
 // badInput is the status of a request that makes no sense.
 func badInput(format string, args ...any) error {
-	return status.Error(codes.InvalidArgument, text(fmt.Errorf(format, args...).Error()))
+	return status.Error(codes.InvalidArgument, shortened(fmt.Errorf(format, args...).Error()))
 }
 
 // panicked is the status of a call that panicked with v.
-func panicked(v any) error { return status.Error(codes.Internal, text(fmt.Sprintf("panic: %v", v))) }
+func panicked(v any) error {
+	return status.Error(codes.Internal, shortened(fmt.Sprintf("panic: %v", v)))
+}
 
 // reapTime is how long a broken connection waits for word of how the process ended, which comes from elsewhere.
 const reapTime = 250 * time.Millisecond
@@ -53,7 +55,7 @@ const reapTime = 250 * time.Millisecond
 // once the plugin's process has ended.
 func toFault(ctx, life context.Context, call string, err error) error {
 	s := status.Convert(err)
-	f := &backend.Fault{Code: backend.Other, Rank: backend.AnyRank, Err: fmt.Errorf("%s: %s", call, s.Message())}
+	f := &backend.Fault{Code: backend.Other, Rank: backend.AnyRank, Err: said(fmt.Errorf("%s: %s", call, s.Message()))}
 	for _, d := range s.Details() {
 		if m, ok := d.(*Reason); ok {
 			if r, err := ToReason(m); err == nil {
@@ -92,12 +94,16 @@ func toDescribeError(ctx, life context.Context, err error) error {
 	s := status.Convert(err)
 	switch s.Code() {
 	case codes.InvalidArgument:
+		why := errors.New(shortened(s.Message()))
 		if len(s.Details()) > 0 { // of Refusal
-			return &DescriptionError{errors.New(s.Message())}
+			return &DescriptionError{why}
 		}
-		return errors.New(s.Message())
+		return why
 	case codes.Unimplemented:
 		return fmt.Errorf("not a Weir plugin: it does not serve %s", PluginService_ServiceDesc.ServiceName)
+	}
+	if large := refusedSize(s); large != nil {
+		return &DescriptionError{large}
 	}
 	return toFault(ctx, life, "describe", err)
 }

@@ -96,7 +96,7 @@ func toLibrary(m *Library) (collective.Library, error) {
 }
 
 // ToVerdict reads a verdict. Its kind may be NotAsked, which a plugin must not answer but an agent reports; any other
-// is valid in the sense of backend.Verdict.Validate.
+// is valid in the sense of backend.Verdict.Validate. Its reasons are bounded.
 func ToVerdict(m *Verdict) (backend.Verdict, error) {
 	if m == nil {
 		return backend.Verdict{}, errors.New("missing verdict")
@@ -108,6 +108,7 @@ func ToVerdict(m *Verdict) (backend.Verdict, error) {
 	if err := errors.Join(errRanges, errReasons); err != nil {
 		return backend.Verdict{}, oneLine(err)
 	}
+	v = v.Bounded()
 	if v.Kind != backend.NotAsked {
 		if err := v.Validate(); err != nil {
 			return backend.Verdict{}, err
@@ -116,7 +117,7 @@ func ToVerdict(m *Verdict) (backend.Verdict, error) {
 	return v, nil
 }
 
-// ToReason reads a reason; a code that does not exist is an error.
+// ToReason reads a reason, bounded; a code that does not exist is an error.
 func ToReason(m *Reason) (backend.Reason, error) {
 	if m == nil {
 		return backend.Reason{}, errors.New("missing reason")
@@ -134,7 +135,7 @@ func ToReason(m *Reason) (backend.Reason, error) {
 			return backend.Reason{}, err
 		}
 	}
-	return r, nil
+	return r.Bounded(), nil
 }
 
 // ToRanges reads byte ranges; every one is valid in the sense of backend.Range.Validate.
