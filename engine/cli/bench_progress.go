@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/weir-project/weir/core/plain"
 )
 
 // progress says on standard error how far a long measurement is: one line that is rewritten on a terminal, else a line
@@ -60,7 +62,7 @@ func (p *progress) done(n int) {
 }
 
 func (p *progress) line() string {
-	return fmt.Sprintf("%d of %d, %s, %s", p.count, p.total, p.what, time.Since(p.start).Round(time.Second))
+	return fmt.Sprintf("%d of %d, %s, %s", p.count, p.total, plain.Line(p.what), time.Since(p.start).Round(time.Second))
 }
 
 // pause takes the line off the terminal, so that something else can be printed.

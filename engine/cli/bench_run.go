@@ -54,7 +54,7 @@ func (a *app) runBench(c *cobra.Command, f benchFlags, spec bench.Spec) (err err
 	if err != nil {
 		return err
 	}
-	j.progress = newProgress(a.stderr, len(pinned)*spec.Total())
+	j.progress = newProgress(a.raw.stderr, len(pinned)*spec.Total())
 	start := time.Now()
 	for _, name := range pinned {
 		if err := j.measure(c.Context(), name); err != nil {

@@ -1,7 +1,6 @@
 package cli
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,13 +12,13 @@ import (
 	"slices"
 	"text/tabwriter"
 	"time"
-	"unicode"
 
 	"github.com/samber/lo"
 	"github.com/spf13/cobra"
 
 	"github.com/weir-project/weir/core/backend"
 	"github.com/weir-project/weir/engine/agent"
+	"github.com/weir-project/weir/engine/terminal"
 	"github.com/weir-project/weir/sdk/proto/rankv1"
 )
 
@@ -152,21 +151,8 @@ func (a *app) keepDump(log *slog.Logger, s agent.GroupStatus) {
 	}
 }
 
-// plain keeps what comes from elsewhere from giving orders to the terminal.
-type plain struct{ io.Writer }
-
-func (p plain) Write(text []byte) (int, error) {
-	_, err := p.Writer.Write(bytes.Map(func(r rune) rune {
-		if unicode.IsControl(r) && r != '\n' && r != '\t' {
-			return unicode.ReplacementChar
-		}
-		return r
-	}, text))
-	return len(text), err
-}
-
 func writeCalls(w io.Writer, g agent.GroupStatus) {
-	w = plain{w}
+	w = terminal.New(w)
 	fmt.Fprintf(w, "group %s of %s\n", g.ID, backend.Count(len(g.Ranks), "rank"))
 	if g.Failed != "" {
 		fmt.Fprintf(w, "failed: %s\n", g.Failed)

@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/weir-project/weir/engine/config"
+	"github.com/weir-project/weir/engine/terminal"
 )
 
 // Version is of this build of Weir.
@@ -45,8 +46,15 @@ func (s signalled) Error() string { return fmt.Sprintf("ended by signal %d (%s)"
 // app is what the commands share.
 type app struct {
 	environ        []string
-	stdout, stderr io.Writer
+	stdout, stderr io.Writer // plain: what plugins, files and variables say gives no orders there
+	raw            struct{ stdout, stderr io.Writer }
 	exe            string
+}
+
+func newApp(environ []string, stdout, stderr io.Writer) *app {
+	a := &app{environ: environ, stdout: terminal.New(stdout), stderr: terminal.New(stderr)}
+	a.raw.stdout, a.raw.stderr = stdout, stderr
+	return a
 }
 
 func (a *app) getenv(name string) string {
@@ -66,7 +74,8 @@ func Main(args, environ []string, stdout, stderr io.Writer) int {
 	}
 	ctx, stop := signalContext()
 	defer stop()
-	a := &app{environ: environ, stdout: stdout, stderr: stderr, exe: exe}
+	a := newApp(environ, stdout, stderr)
+	a.exe = exe
 	root := a.root()
 	root.SetArgs(args)
 	root.InitDefaultHelpCmd()
@@ -79,10 +88,10 @@ func Main(args, environ []string, stdout, stderr io.Writer) int {
 	case err == nil:
 		return exitOK
 	case errors.As(err, &sig):
-		fmt.Fprintf(stderr, "weir: %s\n", err)
+		fmt.Fprintf(a.stderr, "weir: %s\n", err)
 		return exitSignals + int(sig.signal)
 	}
-	fmt.Fprintf(stderr, "weir: %s\n", oneLine(err))
+	fmt.Fprintf(a.stderr, "weir: %s\n", oneLine(err))
 	var usage usageError
 	if errors.As(err, &usage) {
 		return exitUsage

@@ -78,7 +78,7 @@ empty. When a rank fails the others are stopped. When weir ends, however it ends
 
 func (a *app) ranks(e *engine, g *agent.Agent, command []string, n int) launch.Ranks {
 	return launch.Ranks{
-		Command: command, N: n, Stdout: a.stdout, Stderr: a.stderr,
+		Command: command, N: n, Stdout: a.raw.stdout, Stderr: a.raw.stderr, // a program's output is its own
 		Environ: func(r int) []string {
 			return append(a.withoutRankVariables(), fmt.Sprintf("%s=%s", rank.EnvSocket, g.Socket()),
 				fmt.Sprintf("%s=%d", rank.EnvRank, r), fmt.Sprintf("%s=%d", rank.EnvWorldSize, n))

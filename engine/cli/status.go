@@ -11,7 +11,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/weir-project/weir/core/backend"
+	"github.com/weir-project/weir/core/plain"
 	"github.com/weir-project/weir/engine/agent"
+	"github.com/weir-project/weir/engine/terminal"
 )
 
 func (a *app) status() *cobra.Command {
@@ -59,12 +61,12 @@ func writeRuns(w io.Writer, all []runStatus) error {
 		_, err := fmt.Fprintln(w, "no engine of this user runs")
 		return err
 	}
-	w = plain{w}
+	w = terminal.New(w)
 	for i, r := range all {
 		if i > 0 {
 			fmt.Fprintln(w)
 		}
-		fmt.Fprintf(w, "%s\n  process %d since %s, ranks join at %s\n", r.Command, r.PID, r.Started.Format(time.DateTime), r.Socket)
+		fmt.Fprintf(w, "%s\n  process %d since %s, ranks join at %s\n", plain.Line(r.Command), r.PID, r.Started.Format(time.DateTime), plain.Line(r.Socket))
 		for _, p := range r.Plugins {
 			fmt.Fprintf(w, "  plugin %s\n", p.words())
 		}

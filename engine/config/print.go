@@ -15,6 +15,8 @@ import (
 
 	"github.com/samber/lo"
 	"go.yaml.in/yaml/v3"
+
+	"github.com/weir-project/weir/core/plain"
 )
 
 // Entry is one effective value.
@@ -85,7 +87,7 @@ func display(v any) any {
 // Print writes every effective value with its origin, one a line: "key = value  # origin".
 func (l *Loaded) Print(w io.Writer) error {
 	entries := l.Entries()
-	lines := lo.Map(entries, func(e Entry, _ int) string { return e.Key + " = " + text(e.Value) })
+	lines := lo.Map(entries, func(e Entry, _ int) string { return plain.Line(e.Key) + " = " + text(e.Value) })
 	width := 0
 	for _, line := range lines {
 		if n := utf8.RuneCountInString(line); n <= maxAlign {
@@ -122,7 +124,7 @@ func text(v any) string {
 	case Size:
 		return v.String()
 	case string:
-		if plainText.MatchString(v) && (&yaml.Node{Kind: yaml.ScalarNode, Value: v}).ShortTag() == tagString {
+		if plainText.MatchString(v) && plain.Text(v) == v && (&yaml.Node{Kind: yaml.ScalarNode, Value: v}).ShortTag() == tagString {
 			return v
 		}
 		return strconv.Quote(v)

@@ -144,15 +144,15 @@ func (r reader) setting(path []string, k, v *yaml.Node) (any, error) {
 		}
 		return values, nil
 	}
-	value, err := plain(v)
+	value, err := scalar(v)
 	if err != nil {
 		return nil, r.fail(v, fmt.Errorf("%s: %w", strings.Join(path, "."), err))
 	}
 	return value, nil
 }
 
-// plain is a scalar as JSON could hold it.
-func plain(y *yaml.Node) (any, error) {
+// scalar is a scalar as JSON could hold it.
+func scalar(y *yaml.Node) (any, error) {
 	switch tag := y.ShortTag(); tag {
 	case tagNull:
 		return nil, nil

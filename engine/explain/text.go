@@ -11,6 +11,7 @@ import (
 	"github.com/weir-project/weir/core/backend"
 	"github.com/weir-project/weir/core/collective"
 	"github.com/weir-project/weir/core/diagnose"
+	"github.com/weir-project/weir/core/plain"
 	"github.com/weir-project/weir/core/topology"
 )
 
@@ -40,7 +41,7 @@ func (a Answer) facts(b *strings.Builder) {
 	if a.Topology.Complete == "no" {
 		source += ", incomplete"
 	}
-	fmt.Fprintf(b, "topology: %s\n", source)
+	fmt.Fprintf(b, "topology: %s\n", plain.Line(source))
 	where := ""
 	if len(a.Topology.Devices) > 0 {
 		where = " on " + deviceList(a.Topology.Devices)

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"sync"
+
+	"github.com/weir-project/weir/core/plain"
 )
 
 // maxLine is how much of a line is kept; the rest of it is dropped.
@@ -130,7 +132,7 @@ const (
 )
 
 func (t *tail) add(line string) {
-	if len(line) > tailWidth {
+	if line = plain.Line(line); len(line) > tailWidth {
 		line = strings.ToValidUTF8(line[:tailWidth], "") + "…"
 	}
 	if t.headline == "" && (strings.HasPrefix(line, "panic: ") || strings.HasPrefix(line, "fatal error: ")) {

@@ -17,6 +17,8 @@ import (
 	"go.opentelemetry.io/otel/exporters/stdout/stdouttrace"
 	sdkmetric "go.opentelemetry.io/otel/sdk/metric"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
+
+	"github.com/weir-project/weir/engine/terminal"
 )
 
 // The exporters' names and the OTLP protocols, as the OpenTelemetry specification spells them.
@@ -68,7 +70,7 @@ func (s Settings) spanExporter(ctx context.Context) (sdktrace.SpanExporter, erro
 	case exporterNone:
 		return nil, nil
 	case exporterConsole:
-		return stdouttrace.New(stdouttrace.WithWriter(os.Stderr))
+		return stdouttrace.New(stdouttrace.WithWriter(terminal.New(os.Stderr)))
 	case exporterOTLP:
 		return s.otlpSpans(ctx)
 	default:
@@ -82,7 +84,7 @@ func (s Settings) metricReader(ctx context.Context) (sdkmetric.Reader, error) {
 	case name == exporterNone:
 		return nil, nil
 	case name == exporterConsole:
-		e, err := stdoutmetric.New(stdoutmetric.WithWriter(os.Stderr))
+		e, err := stdoutmetric.New(stdoutmetric.WithWriter(terminal.New(os.Stderr)))
 		if err != nil {
 			return nil, err
 		}
