@@ -1,4 +1,4 @@
-package tests
+package processes
 
 import (
 	"bufio"
@@ -9,6 +9,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/weir-project/weir/tests/harness"
 )
 
 // agentAsNobody starts `weir agent` of another user with its socket at a path, whose folder it makes. Who asks can connect.
@@ -21,7 +23,7 @@ func agentAsNobody(t *testing.T, socket string) {
 // awaitAgent starts an agent and waits until ranks may join it.
 func awaitAgent(t *testing.T, cmd *exec.Cmd) {
 	t.Helper()
-	var log lockedBuffer
+	var log harness.Buffer
 	cmd.Stderr = &log
 	out, err := cmd.StdoutPipe()
 	if err == nil {
@@ -45,7 +47,7 @@ func awaitAgent(t *testing.T, cmd *exec.Cmd) {
 // rankAlone runs a program as the only rank of the agent at a socket.
 func rankAlone(t *testing.T, socket string) (string, error) {
 	t.Helper()
-	cmd := exec.CommandContext(t.Context(), filepath.Join(bin, "programs", "badrank"), "nothing")
+	cmd := exec.CommandContext(t.Context(), filepath.Join(harness.Bin, "programs", "badrank"), "nothing")
 	cmd.Env = append(os.Environ(), "WEIR_AGENT_SOCKET="+socket, "WEIR_RANK=0", "WEIR_WORLD_SIZE=1")
 	out, err := cmd.CombinedOutput()
 	return string(out), err
@@ -55,7 +57,7 @@ func rankAlone(t *testing.T, socket string) (string, error) {
 // A rank that is told of the old one joins nothing.
 func TestStrangersAgent(t *testing.T) {
 	asNobody(t, nil, "true") // skips unless root
-	folder := runFolder(t)
+	folder := harness.RunFolder(t)
 	if err := os.Chmod(folder, 0o777|os.ModeSticky); err != nil {
 		t.Fatal(err)
 	}
@@ -64,7 +66,7 @@ func TestStrangersAgent(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Run("their own", func(t *testing.T) {
-		awaitAgent(t, weir(t, folder, []string{"WEIR_AGENT__SOCKET=" + socket}, "agent", "-q", "--ranks", "1"))
+		awaitAgent(t, harness.Weir(t, folder, []string{"WEIR_AGENT__SOCKET=" + socket}, "agent", "-q", "--ranks", "1"))
 		if out, err := rankAlone(t, socket); err != nil {
 			t.Errorf("%v\n%s", err, out)
 		}
@@ -97,13 +99,13 @@ func TestStrangersAgent(t *testing.T) {
 
 // TestRootsAgent: root could do all that a user can, so a user's rank joins root's agent.
 func TestRootsAgent(t *testing.T) {
-	folder := runFolder(t)
+	folder := harness.RunFolder(t)
 	socket := filepath.Join(folder, "agent.sock")
 	join, _ := asNobody(t, nil, "WEIR_RANK=0 WEIR_WORLD_SIZE=1 WEIR_AGENT_SOCKET="+socket+" badrank nothing")
 	if err := os.Chmod(folder, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	awaitAgent(t, weir(t, folder, []string{"WEIR_AGENT__SOCKET=" + socket}, "agent", "-q", "--ranks", "1"))
+	awaitAgent(t, harness.Weir(t, folder, []string{"WEIR_AGENT__SOCKET=" + socket}, "agent", "-q", "--ranks", "1"))
 	if err := os.Chmod(socket, 0o777); err != nil {
 		t.Fatal(err)
 	}
@@ -142,7 +144,7 @@ func TestFoldersOfSockets(t *testing.T) {
 			if c.root && os.Geteuid() != 0 {
 				t.Skip("needs root, to be another user")
 			}
-			dir := runFolder(t)
+			dir := harness.RunFolder(t)
 			if err := c.prepare(dir); err != nil {
 				t.Fatal(err)
 			}
@@ -151,7 +153,7 @@ func TestFoldersOfSockets(t *testing.T) {
 			for _, kv := range c.env {
 				env = append(env, fill(kv))
 			}
-			out, err := weir(t, runFolder(t), env, "run", "-q", "-n", "1", "--", "true").CombinedOutput()
+			out, err := harness.Weir(t, harness.RunFolder(t), env, "run", "-q", "-n", "1", "--", "true").CombinedOutput()
 			if (err == nil) != (c.want == nil) {
 				t.Errorf("%v\n%s", err, out)
 			}
