@@ -109,7 +109,7 @@ func (a *app) saysNew(dir string, o scaffold.Options, files []scaffold.File) err
 	for i, f := range files {
 		names[i] = f.Name
 	}
-	build := map[string]string{scaffold.Go: "go build -o " + o.Executable() + " . && ", scaffold.C: "make && "}[o.Lang]
+	build := map[string]string{scaffold.Go: "CGO_ENABLED=0 go build -o " + o.Executable() + " . && ", scaffold.C: "make && "}[o.Lang]
 	_, err := fmt.Fprintf(a.stdout, "%s: %s\n\n  cd %s && %sweir plugins list -c weir.yaml\n\n%s says more.\n", dir, strings.Join(names, " "), dir, build,
 		filepath.Join(dir, "README.md"))
 	return err

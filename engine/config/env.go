@@ -26,6 +26,8 @@ const (
 	DeviceVariable      = rankv1.EnvDevice        // ranks read it: the GPU to use
 	RequireVariable     = "WEIR_REQUIRE"          // tests read it: what must not be skipped
 	PatienceVariable    = "WEIR_TEST_PATIENCE"    // tests read it: a factor for their deadlines
+	LongVariable        = "WEIR_TEST_LONG"        // tests read it: whether those that take long run
+	BuiltVariable       = "WEIR_TEST_BUILT"       // tests read it: a folder with the programs that they start
 	CookieVariable      = pluginv1.MagicCookieKey // plugins read it, also those that a person starts
 	BridgeVariable      = "WEIR_BRIDGE"           // workers without gRPC read it: the program that speaks it for them
 	NCCLVariable        = "WEIR_NCCL_LIB"         // the drop-in for NCCL reads it: the real NCCL
@@ -36,8 +38,8 @@ const (
 // ReservedVariables lists the variables that the loader ignores.
 func ReservedVariables() []string {
 	return []string{
-		AgentSocketVariable, RankVariable, WorldSizeVariable, DeviceVariable, RequireVariable, PatienceVariable, CookieVariable,
-		BridgeVariable, NCCLVariable, NCCLWaitVariable, LibraryVariable,
+		AgentSocketVariable, RankVariable, WorldSizeVariable, DeviceVariable, RequireVariable, PatienceVariable, LongVariable, BuiltVariable,
+		CookieVariable, BridgeVariable, NCCLVariable, NCCLWaitVariable, LibraryVariable,
 	}
 }
 

@@ -15,7 +15,7 @@ import (
 )
 
 // Built names the environment variable that holds a folder which tests/build has filled just now, so that no package does it again.
-const Built = "WEIR_TESTS_BUILT"
+const Built = "WEIR_TEST_BUILT"
 
 // Bin is the folder of the programs under test, laid out as `./task build` lays them out. All packages share it.
 var Bin string

@@ -43,6 +43,18 @@ func Programs(t testing.TB) {
 	}
 }
 
+// LongVariable names the environment variable with which the tests that take long run too.
+const LongVariable = "WEIR_TEST_LONG"
+
+// Long is for tests that take long and look for what a change seldom breaks: models of which all states are searched, what a language or
+// a page of the documentation needs. They are skipped unless they are asked for.
+func Long(t testing.TB) {
+	t.Helper()
+	if os.Getenv(LongVariable) == "" {
+		t.Skip("takes long: ./task test:long runs it")
+	}
+}
+
 // Python is the path of a Python 3 that has the modules: the one in PATH, or else the distribution's.
 func Python(t testing.TB, modules ...string) string {
 	t.Helper()
