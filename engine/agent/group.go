@@ -134,6 +134,22 @@ func (g *group) announce(ids map[int]uint64) {
 	g.job.agent.opts.Logger.Debug("new group", "group", g.id, "ranks", g.ranks)
 }
 
+// report says why the group has failed, or that it ends with its ranks.
+func (g *group) report(why string) {
+	opts := &g.job.agent.opts
+	if opts.Ending != nil && opts.Ending() {
+		opts.Logger.Debug("group ends", "group", g.id, "reason", why)
+		return
+	}
+	opts.Logger.Error("group failed", "group", g.id, "error", why)
+	if opts.Failed == nil {
+		return
+	}
+	if s, ok := g.status(true); ok {
+		opts.Failed(s)
+	}
+}
+
 // fail ends the group: ranks in a call see the board, all are told why.
 func (g *group) fail(text string) {
 	g.mu.Lock()
@@ -148,12 +164,7 @@ func (g *group) fail(text string) {
 	round := g.round
 	g.round = nil
 	g.mu.Unlock()
-	g.job.agent.opts.Logger.Error("group failed", "group", g.id, "error", text)
-	if keep := g.job.agent.opts.Failed; keep != nil {
-		if s, ok := g.status(true); ok {
-			keep(s)
-		}
-	}
+	g.report(text)
 	fault := &rankv1.ToRank{Body: &rankv1.ToRank_GroupFault{GroupFault: &rankv1.GroupFault{Group: g.id, Text: text}}}
 	for rank, m := range g.members {
 		if !g.isGone(rank) {

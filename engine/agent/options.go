@@ -49,6 +49,10 @@ type Options struct {
 	// Failed is optional: it is called with what is known of a group that has just failed, its last calls among it.
 	Failed func(GroupStatus)
 
+	// Ending is optional: it says whether the ranks are being ended because somebody asked for it. What then becomes of groups is no
+	// failure: it is neither logged as one nor given to Failed.
+	Ending func() bool
+
 	// Trial is optional: it runs a plan with foreign code in it apart from the ranks, at byte counts of the ranges, and returns
 	// why it does not work.
 	Trial func(context.Context, plan.Plan, []backend.Range, collective.Class, collective.Group) error

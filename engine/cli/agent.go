@@ -14,8 +14,8 @@ import (
 	"github.com/weir-project/weir/sdk/rank"
 )
 
-// listen starts the agent of an engine.
-func (a *app) listen(e *engine, ranks int, quiet bool) (*agent.Agent, error) {
+// listen starts the agent of an engine. When ctx is done its ranks are being ended.
+func (a *app) listen(ctx context.Context, e *engine, ranks int, quiet bool) (*agent.Agent, error) {
 	cfg := e.config
 	meter, err := telemetry.NewMeter(e.telemetry.MeterProvider)
 	if err != nil {
@@ -36,6 +36,7 @@ func (a *app) listen(e *engine, ranks int, quiet bool) (*agent.Agent, error) {
 		opts.Prove = a.prove(e, quiet)
 	}
 	opts.Trial = (&trials{app: a, engine: e, known: map[string]error{}}).try
+	opts.Ending = func() bool { return ctx.Err() != nil }
 	opts.Failed = func(s agent.GroupStatus) { a.keepDump(e.logger, s) }
 	if !quiet {
 		opts.Decided = func(r agent.Resolved) { writeResolved(a.stderr, r) }
@@ -67,7 +68,7 @@ group.join_deadline.
 				return err
 			}
 			defer func() { err = firstError(err, e.close()) }()
-			g, err := a.listen(e, ranks, quiet)
+			g, err := a.listen(c.Context(), e, ranks, quiet)
 			if err != nil {
 				return usageError{err}
 			}

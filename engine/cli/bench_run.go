@@ -103,7 +103,7 @@ func (j *benchJob) measure(ctx context.Context, name string) (err error) {
 			}
 		}
 	}
-	g, err := j.app.listen(e, j.flags.ranks, true)
+	g, err := j.app.listen(ctx, e, j.flags.ranks, true)
 	if err != nil {
 		return usageError{err}
 	}

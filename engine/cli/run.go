@@ -52,7 +52,7 @@ empty. When a rank fails the others are stopped. When weir ends, however it ends
 				return err
 			}
 			defer func() { err = firstError(err, e.close()) }()
-			g, err := a.listen(e, ranks, quiet)
+			g, err := a.listen(c.Context(), e, ranks, quiet)
 			if err != nil {
 				return usageError{err}
 			}

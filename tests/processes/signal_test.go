@@ -53,6 +53,11 @@ func TestSignalsLeaveNothing(t *testing.T) {
 				if !strings.Contains(stderr.String(), test.stderr) {
 					t.Errorf("stderr %q, want %q", stderr.String(), test.stderr)
 				}
+				for _, complaint := range []string{"level=ERROR", "level=WARN", "are kept"} { // nothing has failed
+					if strings.Contains(stderr.String(), complaint) {
+						t.Errorf("stderr has %s:\n%s", complaint, stderr.String())
+					}
+				}
 				if left := harness.Leftovers(folder); len(left) > 0 {
 					t.Errorf("left behind: %v", left)
 				}
