@@ -14,6 +14,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/weir-project/weir/tests/await"
 	"github.com/weir-project/weir/tests/harness"
 	"github.com/weir-project/weir/tests/require"
 )
@@ -189,9 +190,10 @@ func TestLeftoversAreFound(t *testing.T) {
 	}
 	defer func() { _, _ = idle.Process.Kill(), idle.Wait() }()
 	var words string
-	for end := time.Now().Add(5 * time.Second); time.Now().Before(end) && !strings.Contains(words, "programs/idle"); {
+	await.Poll(await.For(5*time.Second), func() bool {
 		words = strings.Join(r.look(before).words, "\n")
-	}
+		return strings.Contains(words, "programs/idle")
+	})
 	for _, want := range []string{file, filepath.Join(r.folder, "agent.sock"), fmt.Sprintf("process %d", idle.Process.Pid)} {
 		if !strings.Contains(words, want) {
 			t.Errorf("left are\n%s\nwithout %s", words, want)

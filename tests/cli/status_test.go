@@ -10,8 +10,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
+	"github.com/weir-project/weir/tests/await"
 	"github.com/weir-project/weir/tests/harness"
 )
 
@@ -63,17 +63,13 @@ func TestStatusAndDump(t *testing.T) {
 			}
 		}
 	}
-	for end := time.Now().Add(20 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+	await.Until(t, "the status shows calls", func() bool {
 		if err := json.Unmarshal([]byte(ask("status", "--format", "json", "--pid", strconv.Itoa(run.Process.Pid))), &runs); err != nil {
 			t.Fatal(err)
 		}
-		if g := runs[0].Groups; len(g) == 1 && len(g[0].Classes) == 2 && g[0].Classes[1].Backends[0].Calls > 10 {
-			break
-		}
-		if time.Now().After(end) {
-			t.Fatalf("the status shows no calls: %+v", runs)
-		}
-	}
+		g := runs[0].Groups
+		return len(g) == 1 && len(g[0].Classes) == 2 && g[0].Classes[1].Backends[0].Calls > 10
+	})
 	g := runs[0].Groups[0]
 	if c := g.Classes[1]; runs[0].PID != run.Process.Pid || len(g.Ranks) != 2 || c.Class != "host float32 max eager" || c.Backends[0].Backend != "shm-flat" || c.Backends[0].Serves == "" {
 		t.Errorf("status %+v", runs)

@@ -7,8 +7,8 @@ import (
 	"path/filepath"
 	"syscall"
 	"testing"
-	"time"
 
+	"github.com/weir-project/weir/tests/await"
 	"github.com/weir-project/weir/tests/harness"
 )
 
@@ -69,12 +69,7 @@ func TestStopWhenNobodyReads(t *testing.T) {
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
-	select {
-	case <-ended:
-	case <-time.After(30 * time.Second):
-		_ = cmd.Process.Kill()
-		t.Fatal("the engine does not end")
-	}
+	_ = await.Receive(t, "the engine ends", ended)
 	if left := harness.Leftovers(folder); len(left) > 0 {
 		t.Errorf("left behind: %v", left)
 	}

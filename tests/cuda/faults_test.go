@@ -13,9 +13,13 @@ import (
 	"github.com/weir-project/weir/engine/agent"
 	"github.com/weir-project/weir/sdk/native/cuda"
 	"github.com/weir-project/weir/sdk/rank"
+	"github.com/weir-project/weir/tests/await"
 	"github.com/weir-project/weir/tests/harness"
 	"github.com/weir-project/weir/tests/ondevice"
 )
+
+// deadline is what the tests here see pass, and who is well keeps to.
+var deadline = await.For(time.Second).Round(100 * time.Millisecond)
 
 // TestDeviceLibraryFaults are libraries that do not do what they should while a plan is prepared and tried.
 func TestDeviceLibraryFaults(t *testing.T) {
@@ -26,14 +30,14 @@ func TestDeviceLibraryFaults(t *testing.T) {
 		"no communicator":            {"FAKE_NCCL_FAIL", "ncclCommInitRank:2", []string{"INIT_FAILED on rank 0", "INIT_FAILED on rank 1", "ncclSystemError (2), unhandled system error, ncclCommInitRank fails on request"}},
 		"no communicator on one":     {"FAKE_NCCL_FAIL", "ncclCommInitRank:2:1", []string{"TIMEOUT on rank 0", "INIT_FAILED on rank 1"}},
 		"no unique id":               {"FAKE_NCCL_FAIL", "ncclGetUniqueId:3", []string{"INIT_FAILED on rank 0 (ncclGetUniqueId: ncclInternalError (3)"}},
-		"a communicator never comes": {"FAKE_NCCL_HANG", "ncclCommInitRank:1", []string{"TIMEOUT on rank 1", "did not make its communicator within 1s"}},
+		"a communicator never comes": {"FAKE_NCCL_HANG", "ncclCommInitRank:1", []string{"TIMEOUT on rank 1", "did not make its communicator within " + deadline.String()}},
 		"a call never returns":       {"FAKE_NCCL_HANG", "ncclAllReduce:1", []string{"SELFTEST_FAILED on rank 0", "SELFTEST_FAILED on rank 1", "did not finish the self-test within"}},
 		"a call fails":               {"FAKE_NCCL_FAIL", "ncclAllReduce:5", []string{"SELFTEST_FAILED on rank 1", "ncclInvalidUsage (5), invalid usage, ncclAllReduce fails on request"}},
 		"a wrong sum":                {"FAKE_NCCL_WRONG", "1", []string{"SELFTEST_FAILED on rank 1 (self-test: rank 1 of 2, float32 sum, 4 bytes out of place: element 0 is"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Setenv(c.variable, c.value)
-			j := harness.StartAgent(t, 2, func(o *agent.Options) { o.PrepareDeadline, o.SelfTestDeadline = time.Second, time.Second }, library(harness.FakeNCCL(t), "2.28.9"))
+			j := harness.StartAgent(t, 2, func(o *agent.Options) { o.PrepareDeadline, o.SelfTestDeadline = deadline, deadline }, library(harness.FakeNCCL(t), "2.28.9"))
 			harness.WantErrors(t, j.EachDevice(t, 2, func(s *rank.Session, d *ondevice.Program) error {
 				err := d.Sum(s.World(), d.Dst, d.Src, 100)
 				return errors.Join(err, d.Usable())
@@ -134,10 +138,10 @@ func TestDeviceRanksDisagree(t *testing.T) {
 	}{
 		"size":    {func(g *rank.Group, d *ondevice.Program) error { return d.Sum(g, d.Dst, d.Src, 50) }, []string{"ranks disagree about all-reduce 1: rank 0: all-reduce 1 of 400 bytes", "rank 1: all-reduce 1 of 200 bytes"}},
 		"refused": {func(g *rank.Group, d *ondevice.Program) error { _ = d.Sum(g, d.Dst, 0, 100); return nil }, []string{"ranks disagree about all-reduce 1", "rank 1: all-reduce 1 with arguments that it refused"}},
-		"absent":  {func(*rank.Group, *ondevice.Program) error { return nil }, []string{"rank 1 did not begin all-reduce 1 within 1s: last, rank 1 began no all-reduce yet"}},
+		"absent":  {func(*rank.Group, *ondevice.Program) error { return nil }, []string{"rank 1 did not begin all-reduce 1 within " + deadline.String() + ": last, rank 1 began no all-reduce yet"}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			j := harness.StartAgent(t, 2, func(o *agent.Options) { o.CallDeadline = time.Second }, library(harness.FakeNCCL(t), "2.28.9"))
+			j := harness.StartAgent(t, 2, func(o *agent.Options) { o.CallDeadline = deadline }, library(harness.FakeNCCL(t), "2.28.9"))
 			harness.WantErrors(t, j.EachDevice(t, 2, func(s *rank.Session, d *ondevice.Program) error {
 				g := s.World()
 				if err := g.Warm(t.Context(), harness.CUDASum); err != nil {
@@ -201,7 +205,7 @@ func TestDeviceRankLost(t *testing.T) {
 		"kill":  "has ended without having left the group; it began all-reduce",
 		"exit":  "has ended without having left the group; it began all-reduce",
 		"leave": "rank 1 has left",
-		"stuck": "rank 1 began all-reduce 201 and did not finish its part within 3s", // as one that was stopped there
+		"stuck": "rank 1 began all-reduce 201 and did not finish its part within " + deadline.String(), // as one that was stopped there
 	} {
 		t.Run(fault, func(t *testing.T) {
 			errs := startDeviceRanks(t, 3, fault)
@@ -217,16 +221,19 @@ func TestDeviceRankLost(t *testing.T) {
 // startDeviceRanks runs devicerank as every rank of a job and returns what each wrote on standard error.
 func startDeviceRanks(t *testing.T, world int, fault string) []string {
 	t.Helper()
-	j := harness.StartAgent(t, world, func(o *agent.Options) { o.CallDeadline = 3 * time.Second }, library(harness.FakeNCCL(t), "2.28.9"))
+	j := harness.StartAgent(t, world, func(o *agent.Options) { o.CallDeadline = deadline }, library(harness.FakeNCCL(t), "2.28.9"))
 	return j.DeviceProcesses(t, world, "devicerank", fault)
 }
 
 // slowMax answers about the op max after longer than the deadline of a call.
-type slowMax struct{ backend.Backend }
+type slowMax struct {
+	backend.Backend
+	takes time.Duration
+}
 
 func (b slowMax) Accept(ctx context.Context, req backend.Request) (backend.Verdict, error) {
 	if req.Class.Op == collective.Max {
-		time.Sleep(2 * time.Second)
+		time.Sleep(b.takes)
 	}
 	return b.Backend.Accept(ctx, req)
 }
@@ -234,8 +241,9 @@ func (b slowMax) Accept(ctx context.Context, req backend.Request) (backend.Verdi
 // TestDeviceSlowDecision: ranks that wait for a decision are inside their calls for longer than a call may take; none of them is late.
 func TestDeviceSlowDecision(t *testing.T) {
 	c := library(harness.FakeNCCL(t), "2.28.9")
-	c.Backend = slowMax{c.Backend}
-	j := harness.StartAgent(t, 2, func(o *agent.Options) { o.CallDeadline = 300 * time.Millisecond }, c)
+	limit := await.For(300 * time.Millisecond)
+	c.Backend = slowMax{c.Backend, 4 * limit}
+	j := harness.StartAgent(t, 2, func(o *agent.Options) { o.CallDeadline = limit }, c)
 	harness.NoErrors(t, j.EachDevice(t, 2, func(s *rank.Session, d *ondevice.Program) error {
 		g := s.World()
 		if err := d.Sum(g, d.Dst, d.Src, 100); err != nil {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -15,6 +16,7 @@ import (
 	"github.com/weir-project/weir/core/schedule/allreduce"
 	"github.com/weir-project/weir/engine/agent"
 	"github.com/weir-project/weir/sdk/rank"
+	"github.com/weir-project/weir/tests/await"
 	"github.com/weir-project/weir/tests/harness"
 )
 
@@ -97,7 +99,7 @@ func TestRegisteredMemory(t *testing.T) {
 
 func TestAllocRefusals(t *testing.T) {
 	world := 3
-	small := func(o *agent.Options) { o.MaxShared, o.CallDeadline = 1<<20, 300*time.Millisecond }
+	small := func(o *agent.Options) { o.MaxShared, o.CallDeadline = 1<<20, await.For(300*time.Millisecond) }
 	for name, c := range map[string]struct {
 		do    func(g *rank.Group) error
 		apart bool // the ranks do not agree, so that they do not come to what follows together
@@ -108,16 +110,19 @@ func TestAllocRefusals(t *testing.T) {
 		"too much":        {func(g *rank.Group) error { _, err := g.Alloc(t.Context(), 512<<10); return err }, false, "bytes left (shared.max_bytes)"},
 		"far too much":    {func(g *rank.Group) error { _, err := g.Alloc(t.Context(), 1<<40); return err }, false, "shared.max_bytes"},
 		"another size":    {func(g *rank.Group) error { _, err := g.Alloc(t.Context(), 100+g.Rank()/2); return err }, true, "allocate 10"},
-		"rank 2 is out":   {unlessRank2, true, "allocate 100 bytes"},
+		"rank 2 is out":   {rank2Late(), true, "allocate 100 bytes"},
 		"not from here":   {func(g *rank.Group) error { return g.Free(make([]byte, 10)) }, false, "it is not what Alloc returned"},
 		"nothing to free": {func(g *rank.Group) error { return g.Free(nil) }, false, "it is not what Alloc returned"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			j := harness.StartAgent(t, world, small, directOrFlat()...)
+			var answered sync.WaitGroup
+			answered.Add(world)
 			harness.WantErrors(t, j.Each(t, world, func(s *rank.Session) error {
 				err := c.do(s.World())
+				answered.Done()
 				if c.apart {
-					time.Sleep(time.Second) // nobody leaves before all have been answered
+					answered.Wait() // nobody leaves before
 					return err
 				}
 				if after := harness.SumIsRight(s.World(), 10); after != nil {
@@ -129,13 +134,19 @@ func TestAllocRefusals(t *testing.T) {
 	}
 }
 
-// unlessRank2 allocates, but rank 2 comes too late and then sees that nobody else does.
-func unlessRank2(g *rank.Group) error {
-	if g.Rank() == 2 {
-		time.Sleep(600 * time.Millisecond)
+// rank2Late has three ranks allocate, but rank 2 comes when the others have given up, and then sees that nobody else does.
+func rank2Late() func(g *rank.Group) error {
+	var others sync.WaitGroup
+	others.Add(2)
+	return func(g *rank.Group) error {
+		if g.Rank() == 2 {
+			others.Wait()
+		} else {
+			defer others.Done()
+		}
+		_, err := g.Alloc(context.Background(), 100)
+		return err
 	}
-	_, err := g.Alloc(context.Background(), 100)
-	return err
 }
 
 // TestRegisteredByOne: a rank whose memory is not registered makes another call than the others, which all are told.

@@ -18,6 +18,7 @@ import (
 	"github.com/weir-project/weir/core/schedule"
 	"github.com/weir-project/weir/engine/agent"
 	"github.com/weir-project/weir/sdk/rank"
+	"github.com/weir-project/weir/tests/await"
 	"github.com/weir-project/weir/tests/harness"
 )
 
@@ -37,7 +38,7 @@ func TestJoinsWhileGroupsForm(t *testing.T) {
 						return
 					default:
 					}
-					ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+					ctx, cancel := context.WithTimeout(t.Context(), await.Lapse(20*time.Millisecond))
 					if _, err := rank.Join(ctx, rank.Options{Socket: j.Agent.Socket(), Rank: 0, WorldSize: 2}); err == nil {
 						t.Error("joined as a rank that is taken")
 					}
@@ -73,7 +74,7 @@ func slowly(d time.Duration) *harness.Fake {
 // TestContextThatEnds holds that a rank which gives up leaves the others neither waiting nor out of step.
 func TestContextThatEnds(t *testing.T) {
 	short := func() (context.Context, context.CancelFunc) {
-		return context.WithTimeout(t.Context(), 20*time.Millisecond)
+		return context.WithTimeout(t.Context(), await.Lapse(20*time.Millisecond))
 	}
 	t.Run("warm before the others", func(t *testing.T) {
 		j := harness.StartAgent(t, 2, nil, harness.Candidate("flat", &harness.Fake{}))
@@ -89,13 +90,17 @@ func TestContextThatEnds(t *testing.T) {
 		}))
 	})
 	t.Run("warm while it is decided", func(t *testing.T) {
-		j := harness.StartAgent(t, 2, nil, harness.Candidate("flat", slowly(200*time.Millisecond)))
+		givenUp, giveUp := context.WithCancel(t.Context())
+		slow := slowly(200 * time.Millisecond)
+		slow.Accepts = func(then func() (backend.Verdict, error)) func() (backend.Verdict, error) {
+			return func() (backend.Verdict, error) { giveUp(); return then() }
+		}(slow.Accepts)
+		j := harness.StartAgent(t, 2, nil, harness.Candidate("flat", slow))
 		harness.NoErrors(t, j.Each(t, 2, func(s *rank.Session) error {
-			ctx, cancel := t.Context(), context.CancelFunc(func() {})
+			ctx := t.Context()
 			if s.World().Rank() == 0 {
-				ctx, cancel = short()
+				ctx = givenUp
 			}
-			defer cancel()
 			return errors.Join(s.World().Warm(ctx, sumFloat32), harness.SumIsRight(s.World(), 5))
 		}))
 	})
@@ -171,7 +176,8 @@ func TestLateRankIsNamed(t *testing.T) {
 			r.Copy(schedule.Out(), schedule.Slot(last, 0), plan.AllChunks)
 		}), nil
 	}
-	j := harness.StartAgent(t, 4, func(o *agent.Options) { o.CallDeadline = 300 * time.Millisecond }, harness.Candidate("chain", &harness.Fake{Plans: chain}))
+	deadline := await.For(300 * time.Millisecond).Round(time.Millisecond)
+	j := harness.StartAgent(t, 4, func(o *agent.Options) { o.CallDeadline = deadline }, harness.Candidate("chain", &harness.Fake{Plans: chain}))
 	var others sync.WaitGroup
 	others.Add(3)
 	errs := j.Each(t, 4, func(s *rank.Session) error {
@@ -185,13 +191,13 @@ func TestLateRankIsNamed(t *testing.T) {
 		defer others.Done()
 		return sumOf(s.World(), 8)
 	})
-	harness.WantErrors(t, []error{errs[0], errs[2], errs[3]}, "rank 1 did not begin all-reduce 2 within 300ms: last, rank 1 began all-reduce 1")
+	harness.WantErrors(t, []error{errs[0], errs[2], errs[3]}, fmt.Sprintf("rank 1 did not begin all-reduce 2 within %s: last, rank 1 began all-reduce 1", deadline))
 }
 
 // TestLateRankIsNamedWithoutAgent: the first to give up cannot tell the others why, who find it out themselves.
 func TestLateRankIsNamedWithoutAgent(t *testing.T) {
 	const world = 4
-	j := harness.StartAgent(t, world, func(o *agent.Options) { o.CallDeadline = 400 * time.Millisecond }, harness.Candidate("flat", &harness.Fake{}))
+	j := harness.StartAgent(t, world, func(o *agent.Options) { o.CallDeadline = await.For(400 * time.Millisecond) }, harness.Candidate("flat", &harness.Fake{}))
 	var decided, others sync.WaitGroup
 	decided.Add(world)
 	others.Add(world - 1)
@@ -210,8 +216,6 @@ func TestLateRankIsNamedWithoutAgent(t *testing.T) {
 		case 1:
 			others.Wait()
 			return nil
-		case 2:
-			time.Sleep(150 * time.Millisecond) // so that another rank's patience ends first
 		}
 		defer others.Done()
 		return sumOf(s.World(), 8)
@@ -240,11 +244,7 @@ func TestClosedGroupsLeaveNoMemory(t *testing.T) {
 		}
 		return nil
 	}))
-	for end := time.Now().Add(5 * time.Second); mapped() > 0; time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("%d mappings of shared memory are left", mapped())
-		}
-	}
+	await.Until(t, "no mapping of shared memory is left", func() bool { return mapped() == 0 })
 }
 
 // TestDroppedPlansLeaveNoMemory has a backend's first plan made for other ranges than the one that is committed.
@@ -347,7 +347,7 @@ func TestSlowSelfTest(t *testing.T) {
 		return p, err
 	}}
 	crawling.Says.Priority = 1
-	j := harness.StartAgent(t, 6, func(o *agent.Options) { o.SelfTestDeadline = 60 * time.Millisecond }, harness.Candidate("crawling", crawling), harness.Candidate("flat", &harness.Fake{Plans: func(world int) (plan.Plan, error) {
+	j := harness.StartAgent(t, 6, func(o *agent.Options) { o.SelfTestDeadline = await.Lapse(60 * time.Millisecond) }, harness.Candidate("crawling", crawling), harness.Candidate("flat", &harness.Fake{Plans: func(world int) (plan.Plan, error) {
 		p, err := harness.Flat(world)
 		p.(*plan.Schedule).TileBytes = 1 << 20
 		return p, err

@@ -18,6 +18,7 @@ import (
 	"github.com/weir-project/weir/core/plan"
 	"github.com/weir-project/weir/engine/agent"
 	"github.com/weir-project/weir/sdk/rank"
+	"github.com/weir-project/weir/tests/await"
 	"github.com/weir-project/weir/tests/harness"
 )
 
@@ -112,7 +113,10 @@ func TestDecisionDoesNotDependOnWhoAsksFirst(t *testing.T) {
 		j := harness.StartAgent(t, world, nil, harness.Candidate("broken", &harness.Fake{Plans: harness.Wrong}), harness.Candidate("flat", &harness.Fake{}), harness.Candidate("small", small))
 		harness.NoErrors(t, j.Each(t, world, func(s *rank.Session) error {
 			if s.World().Rank() != first {
-				time.Sleep(5 * time.Millisecond)
+				come := func() bool { return j.Agent.Status(false)[0].Ranks[first].Calls > 0 }
+				if !await.Poll(await.For(await.Plenty), come) {
+					return fmt.Errorf("rank %d does not come", first)
+				}
 			}
 			return harness.SumIsRight(s.World(), 100)
 		}))
@@ -323,7 +327,8 @@ func TestRankThatEndsEarly(t *testing.T) {
 }
 
 func TestRankThatNeverJoins(t *testing.T) {
-	j := harness.StartAgent(t, 3, func(o *agent.Options) { o.JoinDeadline = 50 * time.Millisecond })
+	deadline := await.For(100 * time.Millisecond).Round(time.Millisecond) // the others must keep to it
+	j := harness.StartAgent(t, 3, func(o *agent.Options) { o.JoinDeadline = deadline })
 	errs := make([]error, 2)
 	var wg sync.WaitGroup
 	for r := range errs {
@@ -332,13 +337,14 @@ func TestRankThatNeverJoins(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	harness.WantErrors(t, errs, "2 of 3 ranks asked to join: rank 2 did not within 50ms")
+	harness.WantErrors(t, errs, fmt.Sprintf("2 of 3 ranks asked to join: rank 2 did not within %s", deadline))
 }
 
 func TestRankThatNeverCalls(t *testing.T) {
 	for _, decided := range []bool{true, false} {
 		t.Run(fmt.Sprintf("decided %t", decided), func(t *testing.T) {
-			j := harness.StartAgent(t, 3, func(o *agent.Options) { o.CallDeadline = 200 * time.Millisecond }, harness.Candidate("flat", &harness.Fake{}))
+			deadline := await.For(200 * time.Millisecond).Round(time.Millisecond)
+			j := harness.StartAgent(t, 3, func(o *agent.Options) { o.CallDeadline = deadline }, harness.Candidate("flat", &harness.Fake{}))
 			done := make(chan struct{})
 			var waiting sync.WaitGroup
 			waiting.Add(2)
@@ -356,7 +362,7 @@ func TestRankThatNeverCalls(t *testing.T) {
 				defer waiting.Done()
 				return sumOf(s.World(), 8)
 			})
-			harness.WantErrors(t, errs[:2], "rank 2", "200ms")
+			harness.WantErrors(t, errs[:2], "rank 2", deadline.String())
 		})
 	}
 }
@@ -376,7 +382,7 @@ func TestJoinRefusals(t *testing.T) {
 			t.Errorf("join with %+v: %v, want an error with %q", o, err, words)
 		}
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	ctx, cancel := context.WithTimeout(t.Context(), await.Lapse(50*time.Millisecond))
 	defer cancel()
 	if _, err := rank.Join(ctx, rank.Options{Socket: j.Agent.Socket(), Rank: 0, WorldSize: 2}); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("a join that nobody completes: %v", err)

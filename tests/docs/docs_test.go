@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/weir-project/weir/core/backend"
+	"github.com/weir-project/weir/tests/await"
 	"github.com/weir-project/weir/tests/harness"
 	"github.com/weir-project/weir/tests/require"
 )
@@ -135,7 +136,7 @@ func (s *session) console(t *testing.T, b block) {
 
 // run is a command line of the reader, who then is in the folder where it ended.
 func (s *session) run(commands string) (string, error) {
-	const patience = 4 * time.Minute
+	patience := await.For(4 * time.Minute)
 	at := filepath.Join(s.tools, "pwd")
 	cmd := exec.Command("timeout", fmt.Sprint(int(patience.Seconds())), "bash", "-euo", "pipefail", "-c", "trap 'pwd >"+at+"' EXIT\n"+commands)
 	cmd.Dir, cmd.Env = s.dir, s.env

@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weir-project/weir/tests/await"
 	"github.com/weir-project/weir/tests/harness"
 	"github.com/weir-project/weir/tests/require"
 )
@@ -82,10 +83,10 @@ func (j ncclJob) underRun(t testing.TB, preload string) (stdout, stderr string) 
 // command is the program as a process, which is ended when it takes too long.
 func (j ncclJob) command(t testing.TB, folder string, env []string) *exec.Cmd {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), await.For(2*time.Minute))
 	t.Cleanup(cancel)
 	c := exec.CommandContext(ctx, j.program[0], j.program[1:]...)
-	c.Env, c.WaitDelay = slices.Concat(harness.Weir(t, folder, nil).Env, env), 5*time.Second
+	c.Env, c.WaitDelay = slices.Concat(harness.Weir(t, folder, nil).Env, env), await.For(5*time.Second)
 	return c
 }
 

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weir-project/weir/tests/await"
 	"github.com/weir-project/weir/tests/require"
 )
 
@@ -38,7 +39,7 @@ func program(t *testing.T, name string) string {
 // bench has two ranks all-reduce 1 KiB under weir, which may take a minute, and returns what it printed.
 func bench(t *testing.T, variables ...string) string {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), await.For(2*time.Minute))
 	defer cancel()
 	c := exec.CommandContext(ctx, program(t, "weir"), "bench", "--ranks", "2", "--memory", "cuda", "-b", "1K", "-e", "1K", "-n", "5")
 	run, err := os.MkdirTemp("/tmp", "wt") // a short path, for sockets

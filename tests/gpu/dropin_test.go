@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/weir-project/weir/sdk/rank"
+	"github.com/weir-project/weir/tests/await"
 	"github.com/weir-project/weir/tests/ondevice"
 	"github.com/weir-project/weir/tests/require"
 )
@@ -118,11 +119,11 @@ func api(s *rank.Session, p *ondevice.Program) error {
 // runRanks is what a program printed: results, other lines, and its standard error.
 func runRanks(t *testing.T, name string, args ...string) (results, other, stderr string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), await.For(3*time.Minute))
 	defer cancel()
 	var errs strings.Builder
 	c := exec.CommandContext(ctx, name, args...)
-	c.Env, c.Stderr, c.WaitDelay = append(environ(), dropInEnv(t)...), &errs, 5*time.Second
+	c.Env, c.Stderr, c.WaitDelay = append(environ(), dropInEnv(t)...), &errs, await.For(5*time.Second)
 	out, err := c.Output()
 	if err != nil {
 		t.Fatalf("%s %v: %s\n%s%s", name, args, err, out, errs.String())

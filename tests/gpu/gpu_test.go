@@ -31,6 +31,7 @@ import (
 	"github.com/weir-project/weir/sdk/native/dl"
 	"github.com/weir-project/weir/sdk/native/nccl"
 	"github.com/weir-project/weir/sdk/rank"
+	"github.com/weir-project/weir/tests/await"
 	"github.com/weir-project/weir/tests/ondevice"
 	"github.com/weir-project/weir/tests/require"
 )
@@ -60,7 +61,7 @@ func TestMain(m *testing.M) {
 }
 
 func asRank(body func(*rank.Session, *ondevice.Program) error) error {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), await.For(time.Minute))
 	defer cancel()
 	s, err := rank.Join(ctx, rank.Options{Device: rank.DeviceAuto})
 	if err != nil {
@@ -172,7 +173,7 @@ func ranksWith(t *testing.T, world int, c []dispatch.Candidate, scenario string,
 	var wg sync.WaitGroup
 	for r := range world {
 		wg.Go(func() {
-			ctx, cancel := context.WithTimeout(t.Context(), 100*time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), await.For(100*time.Second))
 			defer cancel()
 			c := exec.CommandContext(ctx, exe)
 			c.Env = append(append(os.Environ(), env...), envScenario+"="+scenario, rank.EnvSocket+"="+a.Socket(),
@@ -220,7 +221,7 @@ func startAgent(t *testing.T, dir string, world int, c []dispatch.Candidate, log
 	t.Helper()
 	a, err := agent.Listen(agent.Options{
 		Socket: filepath.Join(dir, "agent.sock"), WorldSize: world, Candidates: func() []dispatch.Candidate { return c }, MaxShared: 1 << 30, ShareDevices: true,
-		JoinDeadline: 30 * time.Second, CallDeadline: 5 * time.Second, PrepareDeadline: 30 * time.Second, SelfTestDeadline: 30 * time.Second,
+		JoinDeadline: await.For(30 * time.Second), CallDeadline: await.For(5 * time.Second), PrepareDeadline: await.For(30 * time.Second), SelfTestDeadline: await.For(30 * time.Second),
 		Topology: machine(t),
 		Tracer:   telemetry.NewTracer(noop.NewTracerProvider()), Logger: slog.New(slog.NewTextHandler(log, nil)),
 		Decided: decided,

@@ -27,6 +27,7 @@ import (
 	"github.com/weir-project/weir/engine/pluginhost"
 	"github.com/weir-project/weir/sdk/native/cuda"
 	"github.com/weir-project/weir/sdk/rank"
+	"github.com/weir-project/weir/tests/await"
 	"github.com/weir-project/weir/tests/ondevice"
 	"github.com/weir-project/weir/tests/require"
 )
@@ -97,7 +98,7 @@ func virtual(t *testing.T, world int, c dispatch.Candidate, spread bool, f func(
 	var wg sync.WaitGroup
 	for r := range world {
 		wg.Go(func() {
-			ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), await.For(time.Minute))
 			defer cancel()
 			s, err := rank.Join(ctx, rank.Options{Socket: a.Socket(), Rank: r, WorldSize: world, Device: lo.Ternary(spread, rank.DeviceAuto, "0")})
 			if err != nil {
@@ -249,7 +250,7 @@ func oneGraph(groups []*rank.Group, programs []*ondevice.Program, ready <-chan i
 			return err
 		}
 	}
-	if err := ondevice.AwaitDone(first, 20*time.Second); err != nil {
+	if err := ondevice.AwaitDone(first, await.For(20*time.Second)); err != nil {
 		return err
 	}
 	fmt.Printf("# %d ranks in one graph, %s: %.1f us a call of 4000 bytes\n", len(groups), groups[0].Backend(captured(sum), 4000),
@@ -292,7 +293,7 @@ func TestKernelTwoStreams(t *testing.T) {
 				if err != nil || why == nil || !strings.Contains(why.Error(), "IN_FLIGHT") && !strings.Contains(why.Error(), "on the device for") {
 					return errors.Join(err, fmt.Errorf("the group ended with %w", why))
 				}
-				err = errors.Join(ondevice.AwaitDone(p, 5*time.Second), p.SynchronizeStream(other), p.DestroyExec(x), p.Usable())
+				err = errors.Join(ondevice.AwaitDone(p, await.For(5*time.Second)), p.SynchronizeStream(other), p.DestroyExec(x), p.Usable())
 				if err == nil && g.Rank() == 0 {
 					fmt.Printf("# two streams, %s: %s\n", g.Backend(sum, 4000), why)
 				}
@@ -321,7 +322,7 @@ func TestKernelReplayAlone(t *testing.T) {
 					return errors.Join(err, fmt.Errorf("the group ended with %w", why))
 				}
 				got := make([]float32, 1000)
-				err = errors.Join(ondevice.AwaitDone(p, time.Second), p.ToHost(ondevice.Raw(got), p.Dst))
+				err = errors.Join(ondevice.AwaitDone(p, await.For(time.Second)), p.ToHost(ondevice.Raw(got), p.Dst))
 				if g.Rank() == 0 && !math.IsNaN(float64(got[999])) {
 					err = errors.Join(err, fmt.Errorf("the replay left %v, want NaN", got[999]))
 				}
@@ -411,7 +412,7 @@ func (k *killing) breed() (*prey, error) {
 // once joins with a victim, kills it in the middle of calls, and returns how long it took until this process knew and its
 // stream had come to an end.
 func (k *killing) once(ctx context.Context) (time.Duration, error) {
-	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, await.For(30*time.Second))
 	defer cancel()
 	var err error
 	if k.next == nil {
@@ -456,7 +457,7 @@ func (k *killing) once(ctx context.Context) (time.Duration, error) {
 	if why == nil {
 		return 0, errors.New("the group did not fail")
 	}
-	err = ondevice.AwaitDone(p, 5*time.Second)
+	err = ondevice.AwaitDone(p, await.For(5*time.Second))
 	took := time.Since(killed)
 	_ = v.command.Wait()
 	return took, errors.Join(err, p.Usable(), s.Close())

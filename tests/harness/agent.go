@@ -20,6 +20,7 @@ import (
 	"github.com/weir-project/weir/engine/agent"
 	"github.com/weir-project/weir/engine/telemetry"
 	"github.com/weir-project/weir/sdk/rank"
+	"github.com/weir-project/weir/tests/await"
 )
 
 // Job is an agent and what it decided.
@@ -45,10 +46,10 @@ func StartAgent(t testing.TB, world int, change func(*agent.Options), candidates
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	j := &Job{}
+	j, plenty := &Job{}, await.For(await.Plenty)
 	opts := agent.Options{
 		Socket: filepath.Join(dir, "agent.sock"), WorldSize: world, Candidates: func() []dispatch.Candidate { return candidates }, MaxShared: 1 << 30,
-		JoinDeadline: 20 * time.Second, CallDeadline: 20 * time.Second, PrepareDeadline: 20 * time.Second, SelfTestDeadline: 20 * time.Second,
+		JoinDeadline: plenty, CallDeadline: plenty, PrepareDeadline: plenty, SelfTestDeadline: plenty,
 		Tracer: telemetry.NewTracer(noop.NewTracerProvider()), Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
 		Decided: func(r agent.Resolved) { j.mu.Lock(); defer j.mu.Unlock(); j.decided = append(j.decided, r) },
 	}
@@ -77,7 +78,7 @@ func (j *Job) Each(t testing.TB, world int, f func(s *rank.Session) error) []err
 	var wg sync.WaitGroup
 	for r := range world {
 		wg.Go(func() {
-			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), await.For(30*time.Second))
 			defer cancel()
 			s, err := rank.Join(ctx, rank.Options{Socket: socket, Rank: r, WorldSize: world})
 			if err != nil {

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/weir-project/weir/tests/await"
 )
 
 // Built names the environment variable that holds a folder which tests/build has filled just now, so that no package does it again.
@@ -83,8 +85,8 @@ func locked(dir string, f func() error) error {
 	if err != nil {
 		return err
 	}
-	defer file.Close()                // which gives the lock back
-	const patience = 10 * time.Minute // on a slow machine, for a first build
+	defer file.Close()                      // which gives the lock back
+	patience := await.For(10 * time.Minute) // on a slow machine, for a first build
 	for end := time.Now().Add(patience); ; time.Sleep(50 * time.Millisecond) {
 		err := unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 		switch {

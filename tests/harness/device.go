@@ -18,6 +18,7 @@ import (
 	"github.com/weir-project/weir/sdk/native/cuda"
 	"github.com/weir-project/weir/sdk/native/dl"
 	"github.com/weir-project/weir/sdk/rank"
+	"github.com/weir-project/weir/tests/await"
 	"github.com/weir-project/weir/tests/fakegpu"
 	"github.com/weir-project/weir/tests/ondevice"
 )
@@ -35,7 +36,7 @@ func (j *Job) DeviceProcesses(t *testing.T, world int, program string, args ...s
 	var wg sync.WaitGroup
 	for r := range world {
 		wg.Go(func() {
-			ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), await.For(time.Minute))
 			defer cancel()
 			c := exec.CommandContext(ctx, filepath.Join(Bin, "programs", program), args...)
 			c.Env = append(os.Environ(), "LD_LIBRARY_PATH="+FakeLibraries(t), fmt.Sprintf("FAKE_CUDA_DEVICES=%d", world),
@@ -107,7 +108,7 @@ func (j *Job) EachDevice(t *testing.T, world int, f func(s *rank.Session, d *ond
 	var wg sync.WaitGroup
 	for r := range world {
 		wg.Go(func() {
-			ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), await.For(30*time.Second))
 			defer cancel()
 			s, err := rank.Join(ctx, rank.Options{Socket: j.Agent.Socket(), Rank: r, WorldSize: world, Device: rank.DeviceAuto})
 			if err != nil {

@@ -12,20 +12,21 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weir-project/weir/tests/await"
 	"github.com/weir-project/weir/tests/require"
 )
 
 // AllRight is what each rank of the program checked prints in the end.
 var AllRight = regexp.MustCompile(`(?m)^rank \d: (\d+) calls, all right$`)
 
-// WeirRun is the output of ranks under weir run, which must succeed within a minute.
+// WeirRun is the output of ranks under weir run, which must succeed within some minutes.
 func WeirRun(t testing.TB, env []string, args ...string) string {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), await.For(2*time.Minute))
 	defer cancel()
 	c := exec.CommandContext(ctx, filepath.Join(Bin, "weir"), append([]string{"run", "-q"}, args...)...)
 	c.Env = append(os.Environ(), append([]string{"XDG_STATE_HOME=" + t.TempDir(), "XDG_RUNTIME_DIR=" + RunFolder(t), "WEIR_GROUP__DEADLINE=1m"}, env...)...)
-	c.WaitDelay = 5 * time.Second
+	c.WaitDelay = await.For(5 * time.Second)
 	out, err := c.CombinedOutput()
 	if err != nil {
 		t.Fatalf("weir %s: %s\n%s", strings.Join(args, " "), err, out)
@@ -36,17 +37,15 @@ func WeirRun(t testing.TB, env []string, args ...string) string {
 // Leftovers are the files in a run's folder and the processes that know of it, once they have had time to go.
 func Leftovers(folder string) []string {
 	var left []string
-	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+	await.Poll(await.For(10*time.Second), func() bool {
 		left = nil
 		files, _ := filepath.Glob(filepath.Join(folder, "*"))
 		left = append(left, files...)
 		for pid, line := range ProcessesOf(folder) {
 			left = append(left, fmt.Sprintf("process %d (%s)", pid, line))
 		}
-		if len(left) == 0 {
-			return nil
-		}
-	}
+		return len(left) == 0
+	})
 	return left
 }
 
@@ -67,11 +66,7 @@ func ProcessesOf(folder string) map[int]string {
 // Soon waits for what other processes bring about.
 func Soon(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	for end := time.Now().Add(20 * time.Second); !ok(); time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("not within 20s: %s", what)
-		}
-	}
+	await.Until(t, what, ok)
 }
 
 // Weir is a command of the real engine with a folder of its own for sockets.

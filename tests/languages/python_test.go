@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weir-project/weir/tests/await"
 	"github.com/weir-project/weir/tests/harness"
 	"github.com/weir-project/weir/tests/require"
 )
@@ -116,24 +117,22 @@ func torchrun(t *testing.T, wantError bool, script ...string) string {
 	t.Helper()
 	program, env := python(t, "numpy", "torch")
 	folder := harness.RunFolder(t)
-	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), await.For(4*time.Minute))
 	defer cancel()
 	// The redirections of a rank that does not exist: without them PyTorch 1.13 fails on Python 3.11.
 	args := append([]string{"-m", "torch.distributed.run", "-r", "9:1", "-t", "9:1", "--nproc_per_node", "2", "--rdzv_backend", "c10d", "--rdzv_endpoint", "localhost:0"}, script...)
 	c := exec.CommandContext(ctx, program, args...)
 	c.Env = append(os.Environ(), append([]string{"XDG_RUNTIME_DIR=" + folder, "XDG_STATE_HOME=" + t.TempDir(), "WEIR_GROUP__DEADLINE=1m"}, env...)...)
-	c.WaitDelay = 5 * time.Second
+	c.WaitDelay = await.For(5 * time.Second)
 	out, err := c.CombinedOutput()
 	if (err != nil) != wantError {
 		t.Fatalf("torchrun %s: %v\n%s", strings.Join(script, " "), err, out)
 	}
-	for end := time.Now().Add(20 * time.Second); ; time.Sleep(50 * time.Millisecond) { // the agent's folder goes with it
-		if left, _ := filepath.Glob(filepath.Join(folder, "weir-*")); len(left) == 0 {
-			return string(out)
-		} else if time.Now().After(end) {
-			t.Fatalf("the agent has not ended: %v\n%s", left, out)
-		}
-	}
+	await.Until(t, "the agent has ended, and its folder with it", func() bool {
+		left, _ := filepath.Glob(filepath.Join(folder, "weir-*"))
+		return len(left) == 0
+	})
+	return string(out)
 }
 
 func TestTorchrun(t *testing.T) {

@@ -12,6 +12,7 @@ import (
 	"github.com/weir-project/weir/core/collective"
 	"github.com/weir-project/weir/sdk/native/cuda"
 	"github.com/weir-project/weir/sdk/rank"
+	"github.com/weir-project/weir/tests/await"
 )
 
 // Bytes is the size of the buffers.
@@ -159,9 +160,7 @@ func (p *Program) Usable() error {
 
 // AwaitFailure waits until the group has failed, without touching the device, and returns how.
 func AwaitFailure(g *rank.Group) error {
-	for end := time.Now().Add(30 * time.Second); g.Err() == nil && time.Now().Before(end); {
-		time.Sleep(time.Millisecond)
-	}
+	await.Poll(await.For(30*time.Second), func() bool { return g.Err() != nil })
 	return g.Err()
 }
 
@@ -215,10 +214,10 @@ func Refuse(g *rank.Group, calls []BadCall, meet func() error) error {
 
 // AwaitDone waits for a program's stream, but not for ever.
 func AwaitDone(p *Program, patience time.Duration) error {
-	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(100 * time.Microsecond) {
-		if done, err := p.StreamDone(p.Stream); done || err != nil {
-			return err
-		}
+	var err error
+	var done bool
+	if await.Poll(patience, func() bool { done, err = p.StreamDone(p.Stream); return done || err != nil }) {
+		return err
 	}
 	return fmt.Errorf("the stream did not come to an end within %s", patience)
 }

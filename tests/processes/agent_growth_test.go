@@ -18,6 +18,7 @@ import (
 
 	"github.com/weir-project/weir/core/collective"
 	"github.com/weir-project/weir/sdk/rank"
+	"github.com/weir-project/weir/tests/await"
 	"github.com/weir-project/weir/tests/harness"
 )
 
@@ -140,17 +141,15 @@ func comeAndGo(t *testing.T, socket string, n int) {
 	if n%10 == 1 {
 		ranks = 1
 	}
-	if n%10 == 2 { // a rank that comes before the half before it is seen to be gone would meet it
-		time.Sleep(20 * time.Millisecond)
+	var err error
+	come := func() bool { err = comeAndGoOnce(t, socket, ranks, n%10 == 0); return err == nil }
+	if n%10 == 2 { // a rank that comes before the half before it is seen to be gone meets that, which is an error
+		await.Poll(await.For(await.Plenty), come)
+	} else {
+		come()
 	}
-	for try := 0; ; try++ {
-		err := comeAndGoOnce(t, socket, ranks, n%10 == 0)
-		if err == nil {
-			return
-		}
-		if n%10 != 2 || try == 5 {
-			t.Fatal(err)
-		}
+	if err != nil {
+		t.Fatal(err)
 	}
 }
 
@@ -168,11 +167,11 @@ func comeAndGoOnce(t *testing.T, socket string, ranks int, decide bool) (err err
 }
 
 func comeAndGoAs(t *testing.T, opts rank.Options, alone, decide bool) error {
-	patience := 10 * time.Second
+	limit := await.For(10 * time.Second)
 	if alone {
-		patience = 5 * time.Millisecond
+		limit = await.Lapse(5 * time.Millisecond)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
 	if alone {
 		if _, err := rank.Join(ctx, opts); err == nil {

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weir-project/weir/tests/await"
 	"github.com/weir-project/weir/tests/harness"
 )
 
@@ -39,19 +40,15 @@ func byHand(t *testing.T, path string, env ...string) (*exec.Cmd, string) {
 		line, _ := bufio.NewReader(out).ReadString('\n')
 		lines <- line
 	}()
-	select {
-	case line := <-lines:
-		return cmd, strings.TrimSpace(line)
-	case <-time.After(20 * time.Second):
-		t.Fatalf("%s prints no handshake", path)
-		return nil, ""
-	}
+	return cmd, strings.TrimSpace(await.Receive(t, "the handshake of "+path, lines))
 }
 
-// shortDeadlines are what a breakpoint would not survive.
+// short is a deadline that a breakpoint would not survive, and everybody else keeps to.
+var short = await.For(500 * time.Millisecond).Round(time.Millisecond)
+
 var shortDeadlines = []string{
-	"WEIR_CASCADE__ORDER=worker", "WEIR_DEADLINES__CALL=500ms", "WEIR_DEADLINES__PREPARE=500ms", "WEIR_DEADLINES__SELF_TEST=500ms",
-	"WEIR_DEADLINES__WORKER=200ms", "WEIR_GROUP__DEADLINE=500ms",
+	"WEIR_CASCADE__ORDER=worker", "WEIR_DEADLINES__CALL=" + short.String(), "WEIR_DEADLINES__PREPARE=" + short.String(),
+	"WEIR_DEADLINES__SELF_TEST=" + short.String(), "WEIR_DEADLINES__WORKER=" + (short / 2).String(), "WEIR_GROUP__DEADLINE=" + short.String(),
 }
 
 // TestAttachAtBreakpoints: a plugin that somebody started is used by one engine after another, may stand still for longer than
@@ -69,7 +66,7 @@ func TestAttachAtBreakpoints(t *testing.T) {
 		}
 		if run == 0 {
 			out.await(t, "calling")
-			stop(t, plugin.Process, 1500*time.Millisecond)
+			stop(t, plugin.Process, 3*short)
 		}
 		if err := cmd.Wait(); err != nil || len(harness.AllRight.FindAllString(out.String(), -1)) != 2 || strings.Contains(out.String(), "another backend") {
 			t.Fatalf("attached to %s: %v\n%s", address, err, out.String())
@@ -96,13 +93,13 @@ func TestAttachBeforeTheFirstAnswer(t *testing.T) {
 		t.Fatal(err)
 	}
 	var out logged
-	cmd := harness.Weir(t, harness.RunFolder(t), append(shortDeadlines, "WEIR_DEADLINES__START=5s"), "run", "--attach", "worker="+line, "-n", "2", "--", "checked", "-calls", "10", "-op", "sum")
+	cmd := harness.Weir(t, harness.RunFolder(t), append(shortDeadlines, "WEIR_DEADLINES__START="+(10*short).String()), "run", "--attach", "worker="+line, "-n", "2", "--", "checked", "-calls", "10", "-op", "sum")
 	cmd.Stdout, cmd.Stderr = &out, &out
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
 	out.await(t, "waiting for what it offers")
-	time.Sleep(time.Second)
+	time.Sleep(2 * short) // for longer than all deadlines but the one of the start
 	_ = plugin.Process.Signal(syscall.SIGCONT)
 	if err := cmd.Wait(); err != nil || len(harness.AllRight.FindAllString(out.String(), -1)) != 2 {
 		t.Fatalf("%v\n%s", err, out.String())
@@ -224,10 +221,7 @@ func (l *logged) String() string {
 
 func (l *logged) await(t *testing.T, text string) {
 	t.Helper()
-	for end := time.Now().Add(30 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
-		if strings.Contains(l.String(), text) {
-			return
-		}
+	if !await.Poll(await.For(30*time.Second), func() bool { return strings.Contains(l.String(), text) }) {
+		t.Fatalf("%q does not come:\n%s", text, l.String())
 	}
-	t.Fatalf("%q does not come:\n%s", text, l.String())
 }

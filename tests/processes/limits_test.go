@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/weir-project/weir/sdk/rank"
+	"github.com/weir-project/weir/tests/await"
 	"github.com/weir-project/weir/tests/harness"
 	"github.com/weir-project/weir/tests/require"
 )
@@ -26,7 +27,7 @@ func TestFewDescriptors(t *testing.T) {
 	refused := 0
 	for _, limit := range []int{10, 14, 18, 22, 26, 30, 34, 38, 44, 50, 60} {
 		folder := harness.RunFolder(t)
-		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		ctx, cancel := context.WithTimeout(t.Context(), await.For(time.Minute))
 		cmd := exec.CommandContext(ctx, "sh", "-c", fmt.Sprintf("ulimit -n %d; exec %s/weir run -q --join-deadline 5s -n 3 -- badrank nothing", limit, harness.Bin))
 		cmd.Env = append(harness.Weir(t, folder, nil).Env, "WEIR_DEADLINES__START=5s")
 		out, err := cmd.CombinedOutput()

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weir-project/weir/tests/await"
 	"github.com/weir-project/weir/tests/harness"
 )
 
@@ -59,9 +60,9 @@ func orphan(t *testing.T, folder string, env []string, program ...string) *orpha
 }
 
 // wantErrors waits for the end of the ranks but one and wants words in what each of them says.
-func (o *orphans) wantErrors(t *testing.T, but int, patience time.Duration, words ...string) {
+func (o *orphans) wantErrors(t *testing.T, but int, words ...string) {
 	t.Helper()
-	end := time.After(patience)
+	end := time.After(await.For(await.Plenty))
 	for r := range o.ranks {
 		if r == but {
 			continue
@@ -90,7 +91,7 @@ func TestRankKilledWithoutAgent(t *testing.T) {
 			}
 			o := orphan(t, folder, env, "badrank", "loops")
 			if c.slots != "" { // the plugin ends with its engine, and no agent decides anew
-				o.wantErrors(t, -1, 20*time.Second, "the worker does not answer, and the agent, which could end it, is gone")
+				o.wantErrors(t, -1, "the worker does not answer, and the agent, which could end it, is gone")
 				return
 			}
 			pid := o.ranks[1].Process.Pid
@@ -98,7 +99,7 @@ func TestRankKilledWithoutAgent(t *testing.T) {
 				t.Fatal(err)
 			}
 			<-o.ended[1]
-			o.wantErrors(t, 1, 20*time.Second, "group g1 has failed", fmt.Sprintf("rank 1 (process %d) has ended; it began all-reduce ", pid))
+			o.wantErrors(t, 1, "group g1 has failed", fmt.Sprintf("rank 1 (process %d) has ended; it began all-reduce ", pid))
 			if left := harness.Leftovers(folder); len(left) > 0 {
 				t.Errorf("left behind: %v", left)
 			}
@@ -108,13 +109,13 @@ func TestRankKilledWithoutAgent(t *testing.T) {
 
 // TestRankStoppedWithoutAgent: it is named at the deadline.
 func TestRankStoppedWithoutAgent(t *testing.T) {
-	folder := harness.RunFolder(t)
-	o := orphan(t, folder, []string{"WEIR_GROUP__DEADLINE=500ms"}, "badrank", "loops")
+	folder, deadline := harness.RunFolder(t), await.For(500*time.Millisecond).Round(time.Millisecond).String()
+	o := orphan(t, folder, []string{"WEIR_GROUP__DEADLINE=" + deadline}, "badrank", "loops")
 	pid := o.ranks[1].Process.Pid
 	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
-	o.wantErrors(t, 1, 20*time.Second, "group g1 has failed", "within 500ms", "rank 1 ")
+	o.wantErrors(t, 1, "group g1 has failed", "within "+deadline, "rank 1 ")
 	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
 		t.Fatal(err)
 	}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/weir-project/weir/engine/telemetry/telemetrytest"
+	"github.com/weir-project/weir/tests/await"
 	"github.com/weir-project/weir/tests/harness"
 )
 
@@ -127,7 +128,7 @@ func TestSlowRank(t *testing.T) {
 // TestJobStoppedAndContinued stops all of a job for longer than its ranks wait for each other, as a shell's Ctrl-Z or a frozen
 // container does: it goes on as if nothing had been, by a schedule and on a device.
 func TestJobStoppedAndContinued(t *testing.T) {
-	const deadline = 3 * time.Second
+	deadline := await.For(2 * time.Second).Round(time.Second)
 	for name, device := range map[string]bool{"host": false, "device": true} {
 		t.Run(name, func(t *testing.T) {
 			folder, end := harness.RunFolder(t), filepath.Join(t.TempDir(), "end")
@@ -161,13 +162,21 @@ func TestJobStoppedAndContinued(t *testing.T) {
 						t.Fatal(err)
 					}
 				}
-				time.Sleep(deadline + time.Second)
+				time.Sleep(deadline + time.Second) // which is the test
 				for _, pid := range pids {
 					if err := syscall.Kill(pid, syscall.SIGCONT); err != nil {
 						t.Fatal(err)
 					}
 				}
-				time.Sleep(deadline / 2)
+				calls := uint64(0)
+				harness.Soon(t, "the ranks answer", func() bool {
+					all := ranksOf(t, folder, run)
+					for _, r := range all {
+						calls = max(calls, r.Calls)
+					}
+					return len(all) == 3
+				})
+				harness.Soon(t, "the ranks go on", func() bool { return len(running(calls+20)) == 3 })
 			}
 			if err := os.WriteFile(end, nil, 0o600); err != nil {
 				t.Fatal(err)

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/weir-project/weir/tests/await"
 	"github.com/weir-project/weir/tests/harness"
 )
 
@@ -118,17 +119,15 @@ func (s runState) own() (pid int, version string) {
 
 func (r *reloading) until(what string, ok func() bool) {
 	r.t.Helper()
-	for end := time.Now().Add(30 * time.Second); !ok(); time.Sleep(5 * time.Millisecond) {
-		select {
-		case err := <-r.ended:
-			r.ended <- err
-			r.t.Fatalf("the run has ended (%v) before %s:\n%s", err, what, &r.out)
-		default:
+	await.Until(r.t, what, func() bool {
+		if ok() {
+			return true
 		}
-		if time.Now().After(end) {
-			r.t.Fatalf("not within 30 s: %s", what)
+		if r.over() {
+			r.t.Fatalf("the run has ended before %s:\n%s", what, &r.out)
 		}
-	}
+		return false
+	})
 }
 
 // pid names the engine: others of this user may run elsewhere.
@@ -153,12 +152,7 @@ func (r *reloading) over() bool {
 
 // ends reports whether the run ends within a second.
 func (r *reloading) ends() bool {
-	for end := time.Now().Add(time.Second); time.Now().Before(end); time.Sleep(time.Millisecond) {
-		if r.over() {
-			return true
-		}
-	}
-	return false
+	return await.Poll(await.Lapse(time.Second), r.over)
 }
 
 // wantRight waits for the end of the run, in which every rank must have made all calls rightly.
@@ -169,7 +163,7 @@ func (r *reloading) wantRight(ranks int) {
 		if n := len(harness.AllRight.FindAll(r.out.Bytes(), -1)); err != nil || n != ranks {
 			r.t.Errorf("%v, %d of %d ranks are right:\n%s", err, n, ranks, &r.out)
 		}
-	case <-time.After(120 * time.Second):
+	case <-time.After(await.For(2 * time.Minute)):
 		_ = r.run.Process.Kill()
 		r.t.Fatal("the run does not end")
 	}

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/weir-project/weir/core/backend"
 	"github.com/weir-project/weir/core/collective"
@@ -15,6 +14,7 @@ import (
 	"github.com/weir-project/weir/core/schedule/allreduce"
 	"github.com/weir-project/weir/engine/agent"
 	"github.com/weir-project/weir/sdk/rank"
+	"github.com/weir-project/weir/tests/await"
 	"github.com/weir-project/weir/tests/harness"
 	"github.com/weir-project/weir/tests/ondevice"
 )
@@ -164,8 +164,7 @@ func wantGraphsKept(t *testing.T, j *harness.Job, process uint64, candidates fun
 		!slices.Equal(slices.Sorted(slices.Values(report[0].Kept)), slices.Sorted(slices.Values(kept))) {
 		t.Errorf("%+v, %v; want %v to keep their plans", report, err, kept)
 	}
-	for end := time.Now().Add(10 * time.Second); j.Agent.Status(false)[0].Switch != nil && time.Now().Before(end); time.Sleep(time.Millisecond) {
-	}
+	await.Until(t, "all ranks have switched", func() bool { return j.Agent.Status(false)[0].Switch == nil })
 	after := epochs()
 	for class, epoch := range before {
 		if after[class] != epoch || epoch == 0 {

@@ -16,6 +16,7 @@ import (
 	"github.com/weir-project/weir/core/schedule/allreduce"
 	"github.com/weir-project/weir/engine/agent"
 	"github.com/weir-project/weir/sdk/rank"
+	"github.com/weir-project/weir/tests/await"
 	"github.com/weir-project/weir/tests/harness"
 	"github.com/weir-project/weir/tests/require"
 )
@@ -32,19 +33,22 @@ func version(process uint64, f *harness.Fake) func() []dispatch.Candidate {
 
 // upgradeTo has an agent replace the plugin.
 func upgradeTo(j *harness.Job, process uint64, f *harness.Fake) ([]agent.GroupUpgrade, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), await.For(30*time.Second))
 	defer cancel()
 	return j.Agent.Upgrade(ctx, agent.Upgrade{Plugin: "own", Replaced: process - 1, Candidates: version(process, f), Accept: func() error { return nil }})
 }
 
 // whenDecided is the status of the group of all ranks once so many classes are decided; without, if that takes too long.
-func whenDecided(j *harness.Job, classes int) agent.GroupStatus {
-	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(time.Millisecond) {
-		if all := j.Agent.Status(false); len(all) > 0 && len(all[0].Classes) >= classes {
-			return all[0]
+func whenDecided(j *harness.Job, classes int) (group agent.GroupStatus) {
+	await.Poll(await.For(await.Plenty), func() bool {
+		all := j.Agent.Status(false)
+		if len(all) == 0 || len(all[0].Classes) < classes {
+			return false
 		}
-	}
-	return agent.GroupStatus{}
+		group = all[0]
+		return true
+	})
+	return group
 }
 
 // traffic makes checked calls of changing sizes and two ops until told to stop, and a number of them that is the same on
@@ -194,10 +198,8 @@ func TestUpgradeOfIdleRanks(t *testing.T) {
 				if report, err := upgradeTo(j, uint64(n+2), &harness.Fake{Plans: ring}); err != nil || report[0].Call == 0 {
 					t.Errorf("upgrade %d: %v, %v", n, report, err)
 				}
-				for end := time.Now().Add(10 * time.Second); j.Agent.Status(false)[0].Switch != nil; time.Sleep(time.Millisecond) {
-					if time.Now().After(end) {
-						t.Fatalf("status %+v", j.Agent.Status(false)[0])
-					}
+				if !await.Poll(await.For(await.Plenty), func() bool { return j.Agent.Status(false)[0].Switch == nil }) {
+					return fmt.Errorf("the switch does not end: status %+v", j.Agent.Status(false)[0])
 				}
 			}
 			if err := g.Barrier(t.Context()); err != nil {
@@ -217,7 +219,10 @@ func TestAgentEndsInAnUpgrade(t *testing.T) {
 		moments = 3
 	}
 	for n := range moments {
-		j := harness.StartAgent(t, world, func(o *agent.Options) { o.Candidates = version(1, &harness.Fake{}); o.CallDeadline = 10 * time.Second })
+		j := harness.StartAgent(t, world, func(o *agent.Options) {
+			o.Candidates = version(1, &harness.Fake{})
+			o.CallDeadline = await.For(10 * time.Second)
+		})
 		var stop atomic.Bool
 		errs := j.Each(t, world, func(s *rank.Session) error {
 			if s.World().Rank() == 0 {

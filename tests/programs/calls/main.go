@@ -13,6 +13,7 @@ import (
 
 	"github.com/weir-project/weir/core/collective"
 	"github.com/weir-project/weir/sdk/rank"
+	"github.com/weir-project/weir/tests/await"
 )
 
 func main() {
@@ -74,7 +75,7 @@ func run(calls, elements int, gate string, bind bool) error {
 	return nil
 }
 
-// waitFor says that the first call has been made and waits for a file, at most a minute. No name is no wait.
+// waitFor says that the first call has been made and waits for a file, a minute or so. No name is no wait.
 func waitFor(file string, rank int) error {
 	if file == "" {
 		return nil
@@ -82,10 +83,8 @@ func waitFor(file string, rank int) error {
 	if rank == 0 {
 		fmt.Println("decided")
 	}
-	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(time.Millisecond) {
-		if _, err := os.Stat(file); err == nil {
-			return nil
-		}
+	if !await.Poll(await.For(time.Minute), func() bool { _, err := os.Stat(file); return err == nil }) {
+		return fmt.Errorf("%s did not appear in time", file)
 	}
-	return fmt.Errorf("%s did not appear within a minute", file)
+	return nil
 }

@@ -5,6 +5,7 @@ import (
 
 	"github.com/weir-project/weir/core/collective"
 	"github.com/weir-project/weir/sdk/rank"
+	"github.com/weir-project/weir/tests/await"
 	"github.com/weir-project/weir/tests/ondevice"
 )
 
@@ -59,8 +60,6 @@ func (p *program) onDevice(g *rank.Group, c call, number int) error {
 
 // failing waits for a moment for a group's failure.
 func failing(g *rank.Group) bool {
-	for end := time.Now().Add(3 * time.Second); g.Err() == nil && time.Now().Before(end); {
-		time.Sleep(time.Millisecond)
-	}
+	await.Poll(await.For(3*time.Second), func() bool { return g.Err() != nil })
 	return g.Err() != nil
 }

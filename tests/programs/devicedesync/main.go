@@ -15,6 +15,7 @@ import (
 	"github.com/weir-project/weir/core/collective"
 	"github.com/weir-project/weir/sdk/native/cuda"
 	"github.com/weir-project/weir/sdk/rank"
+	"github.com/weir-project/weir/tests/await"
 	"github.com/weir-project/weir/tests/ondevice"
 )
 
@@ -106,7 +107,7 @@ func run(ctx context.Context, fault string) error {
 	if why == nil {
 		return errors.New("nobody noticed")
 	}
-	err = errors.Join(ondevice.AwaitDone(p.Program, 5*time.Second), p.Usable())
+	err = errors.Join(ondevice.AwaitDone(p.Program, await.For(5*time.Second)), p.Usable())
 	if err != nil {
 		return err
 	}
@@ -145,8 +146,6 @@ func (p *program) inStep(ctx context.Context) error {
 
 // end waits until the group has failed, or is known not to: this rank's work on the device is done and all ranks have come here.
 func (p *program) end() error {
-	for end := time.Now().Add(20 * time.Second); time.Now().Before(end) && p.group.Err() == nil; {
-		time.Sleep(time.Millisecond)
-	}
+	await.Poll(await.For(await.Plenty), func() bool { return p.group.Err() != nil })
 	return p.group.Err()
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/weir-project/weir/core/collective"
 	"github.com/weir-project/weir/sdk/native/cuda"
 	"github.com/weir-project/weir/sdk/rank"
+	"github.com/weir-project/weir/tests/await"
 )
 
 func main() {
@@ -97,9 +98,7 @@ func run(fault string) error {
 			}
 		}
 	}
-	for end := time.Now().Add(20 * time.Second); g.Err() == nil && time.Now().Before(end); {
-		time.Sleep(time.Millisecond)
-	}
+	await.Poll(await.For(await.Plenty), func() bool { return g.Err() != nil })
 	fmt.Fprintf(os.Stderr, "rank %d: %v\n", g.Rank(), g.Err())
 	// The stream ends too, and the device is there for others.
 	err = errors.Join(api.SynchronizeStream(stream), api.Fill(p, 0, 4*n), api.Free(p))
