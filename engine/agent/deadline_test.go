@@ -14,7 +14,7 @@ import (
 
 func TestProtocolDeadlines(t *testing.T) {
 	short := await.For(100 * time.Millisecond).Round(time.Millisecond) // the ranks that answer are faster
-	const grace = time.Millisecond
+	grace := await.Lapse(time.Millisecond)
 	check(t, map[string]row{
 		"never answers Prepare": {
 			options: func(o *Options) { o.PrepareDeadline, o.grace = short, grace },
