@@ -9,9 +9,11 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"github.com/weir-project/weir/tests/await"
 	"github.com/weir-project/weir/tests/harness"
 	"github.com/weir-project/weir/tests/require"
 )
@@ -48,6 +50,9 @@ func runScripts(t *testing.T, dir string) {
 			env.Setenv("CONFIG", config)
 			env.Setenv("EXAMPLES", filepath.Dir(filepath.Dir(config)))
 			env.Setenv("FAKEGPU", fakes)
+			for _, d := range []time.Duration{300 * time.Millisecond, 500 * time.Millisecond, time.Second, 2 * time.Second} {
+				env.Setenv("FOR_"+d.String(), await.For(d).Round(time.Millisecond).String()) // deadlines that who is well keeps to
+			}
 			env.Setenv("PATH", strings.Join([]string{harness.Bin, filepath.Join(harness.Bin, "programs"), env.Getenv("PATH")}, ":"))
 			return nil
 		},

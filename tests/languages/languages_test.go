@@ -6,13 +6,16 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/weir-project/weir/tests/await"
 	"github.com/weir-project/weir/tests/harness"
 )
 
 // TestOtherLanguagesGoWrong: what a worker in another language does wrong in the middle of calls, its ranks survive, and the log
 // says what it was.
 func TestOtherLanguagesGoWrong(t *testing.T) {
+	deadline := await.For(500 * time.Millisecond).Round(time.Millisecond).String()
 	for name, c := range map[string]struct {
 		lang, file string
 		old, new   string
@@ -28,7 +31,7 @@ func TestOtherLanguagesGoWrong(t *testing.T) {
 		},
 		"a stop": {
 			"python", "backend.py", "        with numpy.errstate", "        if tile.call == 100:\n            import time; time.sleep(60)\n        with numpy.errstate",
-			[]string{"TIMEOUT", "within 300ms of all ranks having handed it over"},
+			[]string{"TIMEOUT", "within " + deadline + " of all ranks having handed it over"},
 		},
 		"an error": {
 			"c", "adder.c", "  switch (tile->type) {\n", "  if (tile->call == 100) return 7;\n  switch (tile->type) {\n",
@@ -40,7 +43,7 @@ func TestOtherLanguagesGoWrong(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			env := append(scaffoldEnv(t, c.lang, false), "WEIR_DEADLINES__WORKER=300ms", "WEIR_RESTART__FIRST=1h", "WEIR_RESTART__LONGEST=1h")
+			env := append(scaffoldEnv(t, c.lang, false), "WEIR_DEADLINES__WORKER="+deadline, "WEIR_RESTART__FIRST=1h", "WEIR_RESTART__LONGEST=1h")
 			dir := filepath.Join(t.TempDir(), "new")
 			mustRun(t, "", env, "weir", "plugins", "new", dir, "--name", "bad", "--kind", "worker", "--lang", c.lang)
 			source := filepath.Join(dir, c.file)

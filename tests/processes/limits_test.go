@@ -29,7 +29,7 @@ func TestFewDescriptors(t *testing.T) {
 		folder := harness.RunFolder(t)
 		ctx, cancel := context.WithTimeout(t.Context(), await.For(time.Minute))
 		cmd := exec.CommandContext(ctx, "sh", "-c", fmt.Sprintf("ulimit -n %d; exec %s/weir run -q --join-deadline 5s -n 3 -- badrank nothing", limit, harness.Bin))
-		cmd.Env = append(harness.Weir(t, folder, nil).Env, "WEIR_DEADLINES__START=5s")
+		cmd.Env = append(harness.Weir(t, folder, nil).Env, "WEIR_DEADLINES__START="+await.For(5*time.Second).String())
 		out, err := cmd.CombinedOutput()
 		if ctx.Err() != nil {
 			t.Errorf("%d descriptors: it does not end:\n%s", limit, out)
@@ -152,7 +152,7 @@ func TestFewProcesses(t *testing.T) {
 	require.Tool(t, "prlimit")
 	refused := 0
 	for _, limit := range []int{1, 12, 20, 30, 45} {
-		cmd, folder := asNobody(t, []string{"WEIR_DEADLINES__START=5s"}, fmt.Sprintf("exec prlimit --nproc=%d weir run -q --join-deadline 5s -n 3 -- badrank nothing", limit))
+		cmd, folder := asNobody(t, []string{"WEIR_DEADLINES__START=" + await.For(5*time.Second).String()}, fmt.Sprintf("exec prlimit --nproc=%d weir run -q --join-deadline 5s -n 3 -- badrank nothing", limit))
 		out, err := cmd.CombinedOutput()
 		if err != nil {
 			refused++

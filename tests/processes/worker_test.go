@@ -7,14 +7,19 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/weir-project/weir/engine/telemetry/telemetrytest"
+	"github.com/weir-project/weir/tests/await"
 	"github.com/weir-project/weir/tests/harness"
 )
 
+// workerDeadline is what the tests see pass, and a worker that is well keeps to.
+var workerDeadline = await.For(300 * time.Millisecond).Round(time.Millisecond).String()
+
 // badWorkers are the variables that configure worker plugins which go wrong at a tile; they are asked in order.
 func badWorkers(faults ...string) []string {
-	env := []string{"WEIR_DEADLINES__WORKER=300ms", "WEIR_RESTART__FIRST=1h", "WEIR_RESTART__LONGEST=1h"}
+	env := []string{"WEIR_DEADLINES__WORKER=" + workerDeadline, "WEIR_RESTART__FIRST=1h", "WEIR_RESTART__LONGEST=1h"}
 	var names []string
 	for i, f := range faults {
 		how, at, _ := strings.Cut(f, "@")
@@ -35,8 +40,8 @@ func TestWorkerGoesWrongInACall(t *testing.T) {
 		want       []string
 	}{
 		{"killed@12000", "", []string{"PLUGIN_CRASHED", "signal: killed"}},
-		{"stopped@4000", "sum", []string{"TIMEOUT", "within 300ms of all ranks having handed it over"}},
-		{"hangs@4000", "sum", []string{"TIMEOUT", "within 300ms of all ranks having handed it over"}},
+		{"stopped@4000", "sum", []string{"TIMEOUT", "within " + workerDeadline + " of all ranks having handed it over"}},
+		{"hangs@4000", "sum", []string{"TIMEOUT", "within " + workerDeadline + " of all ranks having handed it over"}},
 		{"fails@4000", "sum", []string{"PLUGIN_CRASHED", "out of luck"}},
 		{"panics@4000", "sum", []string{"PLUGIN_CRASHED", "a hole in the sum"}},
 		// The process of the second has not ended, and yet it does not serve again.
@@ -90,7 +95,7 @@ func TestWorkersThatDoNotServe(t *testing.T) {
 	} {
 		t.Run(fault, func(t *testing.T) {
 			folder := harness.RunFolder(t)
-			out, err := harness.Weir(t, folder, append(badWorkers(fault), "WEIR_DEADLINES__PREPARE=1s"), "run", "-q", "-n", "2", "--", "checked", "-calls", "50").CombinedOutput()
+			out, err := harness.Weir(t, folder, append(badWorkers(fault), "WEIR_DEADLINES__PREPARE="+await.For(time.Second).String()), "run", "-q", "-n", "2", "--", "checked", "-calls", "50").CombinedOutput()
 			if err != nil || len(harness.AllRight.FindAll(out, -1)) != 2 || !strings.Contains(string(out), want) {
 				t.Errorf("%v, want %q in\n%s", err, want, out)
 			}

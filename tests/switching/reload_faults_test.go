@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/weir-project/weir/engine/telemetry/telemetrytest"
+	"github.com/weir-project/weir/tests/await"
 	"github.com/weir-project/weir/tests/harness"
 )
 
@@ -21,7 +22,7 @@ import (
 // plans serve on, the rank comes back into the calls, and the next reload works.
 func TestReloadWithAStoppedRank(t *testing.T) {
 	t.Parallel()
-	r := startReloadingWith(t, []string{"WEIR_DEADLINES__PREPARE=1s", "WEIR_GROUP__DEADLINE=60s"}, "one", 3, "-for", "20s", "-pause", "1ms", "-max", "5000", "-op", "sum")
+	r := startReloadingWith(t, []string{"WEIR_DEADLINES__PREPARE=" + await.For(time.Second).String(), "WEIR_GROUP__DEADLINE=60s"}, "one", 3, "-for", "20s", "-pause", "1ms", "-max", "5000", "-op", "sum")
 	before := r.status()
 	pid := before.Groups[0].Ranks[1].PID
 	if err := syscall.Kill(pid, syscall.SIGSTOP); err != nil {

@@ -35,12 +35,18 @@ func startReloading(t *testing.T, version string, ranks int, checked ...string) 
 	return startReloadingWith(t, nil, version, ranks, checked...)
 }
 
+// startDeadline is what a test sees pass, and a plugin that is well keeps to.
+var startDeadline = await.For(2 * time.Second).Round(time.Millisecond)
+
 // startReloadingWith is startReloading with more variables.
 func startReloadingWith(t *testing.T, more []string, version string, ranks int, checked ...string) *reloading {
 	t.Helper()
 	r := &reloading{t: t, folder: harness.RunFolder(t), path: filepath.Join(t.TempDir(), "plugin"), ended: make(chan error, 1)}
 	r.become(version)
-	env := []string{"WEIR_PLUGINS__OWN__PATH=" + r.path, "WEIR_DEADLINES__START=2s", "WEIR_DEADLINES__CALL=1s", "WEIR_DEADLINES__WORKER=500ms", "WEIR_RESTART__FIRST=50ms"}
+	env := []string{
+		"WEIR_PLUGINS__OWN__PATH=" + r.path, "WEIR_RESTART__FIRST=50ms", "WEIR_DEADLINES__START=" + startDeadline.String(),
+		"WEIR_DEADLINES__CALL=" + await.For(time.Second).String(), "WEIR_DEADLINES__WORKER=" + await.For(500*time.Millisecond).String(),
+	}
 	r.run = harness.Weir(t, r.folder, append(env, more...), append([]string{"run", "-q", "-n", fmt.Sprint(ranks), "--", "checked"}, checked...)...)
 	r.run.Stdout, r.run.Stderr = &r.out, &r.out
 	if err := r.run.Start(); err != nil {
@@ -230,7 +236,7 @@ func TestReloadUnderTraffic(t *testing.T) {
 func TestReloadOfAVersionThatFails(t *testing.T) {
 	for _, c := range []struct{ first, version, want string }{
 		{"one", "exits", "exit status 3"},
-		{"one", "hangs", "did not come up within 2s"},
+		{"one", "hangs", "did not come up within " + startDeadline.String()},
 		{"one", "renamed", "it now offers"},
 		{"one", "worker-one", "it now offers"}, // another kind
 		{"one", "crashes", "signal: killed"},
