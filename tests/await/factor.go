@@ -39,7 +39,7 @@ func parse(text string) (float64, error) {
 }
 
 // most bounds what load can do: with more of it a test that fails would take too long to say so.
-const most = 16
+const most = 8
 
 // load is how many processes there are for each processor, from what /proc/loadavg says, but not less than 1: the average of a minute, or
 // those that want to run at this moment, whichever are more.

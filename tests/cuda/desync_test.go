@@ -22,7 +22,7 @@ func TestDeviceDesync(t *testing.T) {
 		return fmt.Sprintf("ranks disagree about all-reduce 22: (ranks 0, 2: %[1]s; rank 1: %[3]s|rank 0: %[1]s; rank 1: %[3]s; rank 2: %[2]s|rank 0: %[2]s; rank 1: %[3]s; rank 2: %[1]s)$",
 			sum, behind, "all-reduce 22 "+odd)
 	}
-	deadline := await.For(2 * time.Second).Round(time.Second)
+	deadline := await.For(time.Second).Round(time.Millisecond)
 	late := fmt.Sprintf("did not begin all-reduce 24 within %s: last, rank ", deadline)
 	device := fmt.Sprintf("on the device for %s: it did not come to this call, or to a replay of a graph with it", deadline)
 	faults := []struct{ how, words, replays string }{
