@@ -67,19 +67,21 @@ func merged(reasons []Reason, ranks int) []Reason {
 	if ranks < 2 {
 		return reasons
 	}
+	ofGroup := func(r Reason) Reason {
+		r.Rank = AnyRank
+		return r
+	}
+	same := lo.CountValuesBy(reasons, ofGroup)
+	said := map[Reason]bool{}
 	var out []Reason
 	for _, r := range reasons {
-		of := r
-		of.Rank = AnyRank
-		same := lo.CountBy(reasons, func(x Reason) bool {
-			x.Rank = AnyRank
-			return x == of
-		})
-		if r.Rank == AnyRank || same < ranks {
+		of := ofGroup(r)
+		if r.Rank == AnyRank || same[of] < ranks {
 			out = append(out, r)
-		} else if !slices.Contains(out, of) {
+		} else if !said[of] {
 			out = append(out, of)
 		}
+		said[of] = said[of] || same[of] >= ranks
 	}
 	return out
 }

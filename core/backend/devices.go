@@ -62,39 +62,55 @@ func (c *checker) links(allowed []topology.Class, code Code, from int) {
 	if from > 2 {
 		required += fmt.Sprintf(" of %d or more ranks", from)
 	}
-	var worst *topology.Link
-	var pairs [][2]int
-	unknown := false
+	var w wrongLinks
 	for a := range c.Group.WorldSize() {
 		for b := range a {
-			for _, l := range []topology.Link{topology.At(c.Group.Links, b, a), topology.At(c.Group.Links, a, b)} {
-				switch {
-				case slices.Contains(allowed, l.Class):
-					continue
-				case l.Class == topology.Unknown:
-					unknown = true
-					continue
-				case worst == nil || l.Slower(*worst):
-					worst = &l
-				}
-				if n := len(pairs); n == 0 || pairs[n-1] != [2]int{b, a} {
-					pairs = append(pairs, [2]int{b, a})
-				}
-			}
+			w.add(allowed, b, a, topology.At(c.Group.Links, b, a), topology.At(c.Group.Links, a, b))
 		}
 	}
-	if worst != nil {
-		c.unmet = append(c.unmet, Reason{Code: code, Observed: worst.String(), Required: required, Rank: AnyRank, Text: few(pairs)})
-	} else if unknown {
+	if w.pairs > 0 {
+		c.unmet = append(c.unmet, Reason{Code: code, Observed: w.worst.String(), Required: required, Rank: AnyRank, Text: w.String()})
+	} else if w.unknown {
 		c.dunno("link of a pair", required)
 	}
 }
 
-// few names some pairs of ranks.
-func few(pairs [][2]int) string {
-	const shown = 4
-	s := "ranks " + strings.Join(lo.Map(pairs[:min(shown, len(pairs))], func(p [2]int, _ int) string { return fmt.Sprintf("%d-%d", p[0], p[1]) }), ", ")
-	if more := len(pairs) - shown; more > 0 {
+// wrongLinks are the pairs of ranks whose link is not allowed. Of a large group there are too many to keep.
+type wrongLinks struct {
+	worst   topology.Link
+	pairs   int
+	some    [][2]int // the first of them
+	unknown bool     // a link is not known
+}
+
+// add looks at the two directions of a pair.
+func (w *wrongLinks) add(allowed []topology.Class, a, b int, there, back topology.Link) {
+	wrong := false
+	for _, l := range [...]topology.Link{there, back} {
+		switch {
+		case slices.Contains(allowed, l.Class):
+		case l.Class == topology.Unknown:
+			w.unknown = true
+		default:
+			if w.pairs == 0 && !wrong || l.Slower(w.worst) {
+				w.worst = l
+			}
+			wrong = true
+		}
+	}
+	if !wrong {
+		return
+	}
+	if w.pairs++; len(w.some) < shownPairs {
+		w.some = append(w.some, [2]int{a, b})
+	}
+}
+
+const shownPairs = 4
+
+func (w *wrongLinks) String() string {
+	s := "ranks " + strings.Join(lo.Map(w.some, func(p [2]int, _ int) string { return fmt.Sprintf("%d-%d", p[0], p[1]) }), ", ")
+	if more := w.pairs - len(w.some); more > 0 {
 		s += fmt.Sprintf(" and %d more pairs", more)
 	}
 	return s

@@ -56,6 +56,17 @@ const (
 	OutOfPlace   Placement = "out_of_place"
 )
 
+// MaxWorldSize is the most ranks of a group. What is known of a group grows with the square of it, and is given to every plugin.
+const MaxWorldSize = 1024
+
+// CheckWorldSize says why there can be no group of n ranks.
+func CheckWorldSize(n int) error {
+	if n < 1 || n > MaxWorldSize {
+		return fmt.Errorf("%d ranks; give 1 to %d", n, MaxWorldSize)
+	}
+	return nil
+}
+
 // WorldSize is the number of ranks.
 func (g Group) WorldSize() int { return len(g.Ranks) }
 

@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/weir-project/weir/core/collective"
 	"github.com/weir-project/weir/engine/agent"
 	"github.com/weir-project/weir/engine/config"
 	"github.com/weir-project/weir/engine/discover"
@@ -60,8 +61,8 @@ group.join_deadline.
 		Example: "  weir agent --ranks 2 --quiet",
 		Args:    cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) (err error) {
-			if ranks < 1 {
-				return usageError{fmt.Errorf("--ranks: %d ranks; give the number of ranks, such as --ranks 8", ranks)}
+			if err := collective.CheckWorldSize(ranks); err != nil {
+				return usageError{fmt.Errorf("--ranks: %w, such as --ranks 8", err)}
 			}
 			e, err := a.open(c, serving)
 			if err != nil {

@@ -73,7 +73,7 @@ func TestReplacedPlugin(t *testing.T) {
 // TestNewRefusesShippedNames: a new backend takes no shipped plugin's place.
 func TestNewRefusesShippedNames(t *testing.T) {
 	exe, shipped, _ := folder(t)
-	a := &app{exe: exe, stdout: io.Discard, stderr: io.Discard}
+	a := &app{exe: exe, stdout: io.Discard, stderr: io.Discard, ending: &ending{}}
 	o := scaffold.Options{Name: "shm", Kind: plan.WorkerKind, Lang: scaffold.Python}
 	dir := filepath.Join(t.TempDir(), "new")
 	want := "--name: shm would replace the plugin " + shipped + ": choose another name"
@@ -90,7 +90,7 @@ func TestNewRefusesShippedNames(t *testing.T) {
 func TestBenchCheckIsNoConfiguration(t *testing.T) {
 	for line, hint := range map[string]bool{"bench -c weir.yaml": true, "bench --check=x": true, "bench -n weir.yaml": false} {
 		var stderr bytes.Buffer
-		root := (&app{stdout: io.Discard, stderr: &stderr}).root()
+		root := (&app{stdout: io.Discard, stderr: &stderr, ending: &ending{}}).root()
 		root.SetArgs(strings.Fields(line))
 		err := root.ExecuteContext(t.Context())
 		var usage usageError

@@ -3,17 +3,20 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"math"
 	"os"
 	"runtime"
 	"slices"
 	"strings"
 
+	"github.com/samber/lo"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/weir-project/weir/core/collective"
 	"github.com/weir-project/weir/engine/bench"
 	"github.com/weir-project/weir/engine/config"
+	"github.com/weir-project/weir/engine/limits"
 	"github.com/weir-project/weir/engine/plot"
 )
 
@@ -130,11 +133,12 @@ func (f *benchFlags) parse() (bench.Spec, error) {
 		Iterations: f.iterations, Seconds: f.seconds, Warmup: f.warmup, Check: f.check,
 		OutOfPlace: f.place != "in", InPlace: f.place != "out", Bind: f.bind == "core", Registered: f.localRegister == 1,
 	}
+	if err := collective.CheckWorldSize(f.ranks); err != nil {
+		return s, fmt.Errorf("--ranks: %w", err)
+	}
 	switch {
-	case f.ranks < 1:
-		return s, fmt.Errorf("--ranks: %d ranks; give 1 or more", f.ranks)
-	case f.iterations < 0 || f.warmup < 0 || f.check < 0:
-		return s, fmt.Errorf("--iters, --warmup_iters and --check are numbers of calls, 0 or more")
+	case min(f.iterations, f.warmup, f.check) < 0 || max(f.iterations, f.warmup, f.check) > maxCalls:
+		return s, fmt.Errorf("--iters, --warmup_iters and --check are numbers of calls, 0 to %d", maxCalls)
 	case !(f.seconds > 0 && f.seconds <= 3600):
 		return s, fmt.Errorf("--seconds: %g; give more than 0 and at most 3600", f.seconds)
 	case f.format != "text" && f.format != "json":
@@ -161,8 +165,8 @@ func (f *benchFlags) parse() (bench.Spec, error) {
 		return s, fmt.Errorf("--memory: %w", err)
 	}
 	switch s.Launches = f.launches; {
-	case f.launches < 0:
-		return s, fmt.Errorf("--cudagraph: %d launches; give 0 or more", f.launches)
+	case f.launches < 0 || f.launches > maxCalls:
+		return s, fmt.Errorf("--cudagraph: %d launches; give 0 to %d", f.launches, maxCalls)
 	case f.launches > 0 && s.Memory != collective.CUDA:
 		return s, fmt.Errorf("--cudagraph: graphs take --memory cuda")
 	}
@@ -182,7 +186,24 @@ func (f *benchFlags) parse() (bench.Spec, error) {
 		}
 		return s, fmt.Errorf("--maxbytes: no element of %s fits in %s", f.types, f.most)
 	}
-	return s, nil
+	return s, f.room(s)
+}
+
+// maxCalls bounds a number of calls: more than a day of the shortest ones.
+const maxCalls = 1_000_000_000
+
+// room says why the ranks' buffers, two for each rank, or one beside those on the GPU, would not fit in this machine's memory.
+func (f *benchFlags) room(s bench.Spec) error {
+	largest := s.Sizes[len(s.Sizes)-1]
+	buffers := int64(f.ranks) * int64(lo.Ternary(s.Memory == collective.CUDA, 1, 2))
+	err := fmt.Errorf("%d buffers of %d bytes are more than any machine has", buffers, largest)
+	if largest <= math.MaxInt64/buffers {
+		err = limits.Room(largest * buffers)
+	}
+	if err != nil {
+		return fmt.Errorf("--%s: %w; give a smaller size or fewer ranks", lo.Ternary(f.list != "", "sizes", "maxbytes"), err)
+	}
+	return nil
 }
 
 func (f *benchFlags) sizes() ([]int64, error) {

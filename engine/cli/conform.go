@@ -155,7 +155,7 @@ func (a *app) conformEngine(f conformFlags, printed *printedLines) (e *engine, e
 	if e.folder, err = launch.NewFolder(a.getenv); err != nil {
 		return e, err
 	}
-	e.reaper, err = launch.StartReaper(a.exe, reapArgs(e.folder.Path, "", running))
+	e.reaper, err = a.startReaper(e.folder.Path, "", running)
 	return e, err
 }
 

@@ -91,6 +91,7 @@ func (a *app) examine(ctx context.Context, deadline time.Duration) (x examinatio
 		}
 	}
 	if len(directions) > 0 {
+		a.ending.needs(askedPatience) // until the processes that try are gone
 		opts := a.proofOptions()
 		opts.Overall, opts.Progress = deadline, a.progress()
 		found := p2p.Verify(ctx, x.machine.Devices, directions, opts)

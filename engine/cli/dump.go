@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -18,6 +19,7 @@ import (
 
 	"github.com/weir-project/weir/core/backend"
 	"github.com/weir-project/weir/engine/agent"
+	"github.com/weir-project/weir/engine/files"
 	"github.com/weir-project/weir/engine/terminal"
 	"github.com/weir-project/weir/sdk/proto/rankv1"
 )
@@ -65,7 +67,7 @@ Times are exact to %s. Calls in a replayed CUDA graph are not recorded.
 // recorded is what to show.
 func (a *app) recorded(c *cobra.Command, args []string, pid int) ([]agent.GroupStatus, error) {
 	if len(args) > 0 {
-		return readDump(args[0])
+		return readDump(c.Context(), args[0])
 	}
 	runs, err := a.runs(c.Context(), pid, true)
 	if err != nil {
@@ -80,13 +82,19 @@ func (a *app) recorded(c *cobra.Command, args []string, pid int) ([]agent.GroupS
 	}
 	last := files[len(files)-1]
 	fmt.Fprintln(a.stderr, "no engine runs; this is", last)
-	return readDump(last)
+	return readDump(c.Context(), last)
 }
 
-func readDump(path string) ([]agent.GroupStatus, error) {
-	text, err := os.ReadFile(path)
+// maxDump is the most that is read of a file: twice what a group of 1024 ranks fills with their last calls.
+const maxDump = 256 << 20
+
+func readDump(ctx context.Context, path string) ([]agent.GroupStatus, error) {
+	text, err := files.Read(ctx, path, maxDump)
+	if errors.Is(err, files.ErrTooLarge) {
+		err = fmt.Errorf("%s is not a dump of a group: %w", path, err)
+	}
 	if err != nil {
-		return nil, usageError{err}
+		return nil, wrong(err)
 	}
 	g, err := parseDump(text)
 	if err != nil {

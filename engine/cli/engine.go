@@ -76,7 +76,7 @@ func (a *app) open(c *cobra.Command, role role) (e *engine, err error) {
 	if e.folder, err = launch.NewFolder(a.getenv); err != nil {
 		return e, err
 	}
-	if e.reaper, err = launch.StartReaper(a.exe, reapArgs(e.folder.Path, cfg.Agent.Socket, role)); err != nil {
+	if e.reaper, err = a.startReaper(e.folder.Path, cfg.Agent.Socket, role); err != nil {
 		return e, err
 	}
 	settings := telemetry.Settings{
@@ -205,6 +205,12 @@ func sameFile(a, b string) bool {
 	return errX == nil && errY == nil && os.SameFile(x, y)
 }
 
+// startReaper comes before anything else is started, in a run's folder.
+func (a *app) startReaper(folder, socket string, role role) (*launch.Reaper, error) {
+	a.ending.needs(lo.Ternary(role == asking, askedPatience, servedPatience))
+	return launch.StartReaper(a.exe, reapArgs(folder, socket, role))
+}
+
 // reapCommand is the hidden command that StartReaper runs.
 const reapCommand = "reap"
 
@@ -216,6 +222,7 @@ func (a *app) reap() *cobra.Command {
 		Hidden: true,
 		Args:   cobra.MinimumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
+			ignoreSignals()
 			variables := []string{"PLUGIN_UNIX_SOCKET_DIR=" + args[0] + "/"}
 			if ranksOf != "" {
 				variables = append(variables, rank.EnvSocket+"="+ranksOf)

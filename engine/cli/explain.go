@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 
@@ -43,9 +44,9 @@ Backends are those of the plugins (profile weir), or what SGLang and vLLM would 
 		RunE: func(c *cobra.Command, args []string) error {
 			switch {
 			case q.diff != "":
-				return a.explainDiff(c.InOrStdin(), q, args[0])
+				return a.explainDiff(c.Context(), c.InOrStdin(), q, args[0])
 			case q.trace != "":
-				return a.explainTrace(c.InOrStdin(), q)
+				return a.explainTrace(c.Context(), c.InOrStdin(), q)
 			case c.Flags().Changed("only"):
 				return a.explainOnly(c, q)
 			}
@@ -65,7 +66,7 @@ func (a *app) explainQuestion(c *cobra.Command, q *question) (err error) {
 		return usageError{err}
 	}
 	if err := s.readTopology(c.Context(), c.InOrStdin()); err != nil {
-		return usageError{err}
+		return wrong(err)
 	}
 	var e *engine
 	if lo.Contains(s.profiles, weirProfile) {
@@ -87,14 +88,16 @@ func (a *app) explainQuestion(c *cobra.Command, q *question) (err error) {
 			s.setLive(a.live())
 		}
 	}
-	if err := s.complete(); err != nil {
-		return usageError{err}
+	if err := interruptible(c.Context(), s.complete); err != nil {
+		return wrong(err)
 	}
-	answers, err := a.ask(c.Context(), e, s)
-	if err != nil {
-		return err
-	}
-	return a.printAnswers(q, s, answers)
+	return interruptible(c.Context(), func() error {
+		answers, err := a.ask(c.Context(), e, s)
+		if err != nil {
+			return err
+		}
+		return a.printAnswers(q, s, answers)
+	})
 }
 
 func (a *app) ask(ctx context.Context, e *engine, s *subject) ([]explain.Answer, error) {
@@ -107,6 +110,14 @@ func (a *app) ask(ctx context.Context, e *engine, s *subject) ([]explain.Answer,
 		all = append(all, answer)
 	}
 	return all, nil
+}
+
+// wrong is the error of what the user gave, unless a signal came.
+func wrong(err error) error {
+	if errors.As(err, new(signalled)) {
+		return err
+	}
+	return usageError{err}
 }
 
 func (a *app) printAnswers(q *question, s *subject, answers []explain.Answer) error {
@@ -139,15 +150,15 @@ type decisionsChanged struct{}
 
 func (decisionsChanged) Error() string { return "decisions changed" }
 
-func (a *app) explainDiff(stdin io.Reader, q *question, after string) error {
+func (a *app) explainDiff(ctx context.Context, stdin io.Reader, q *question, after string) error {
 	var both [2]explain.JSON
 	for i, name := range []string{q.diff, after} {
-		err := withFile(stdin, name, func(r io.Reader) (err error) {
+		err := withFile(ctx, stdin, name, maxAnswers, func(r io.Reader) (err error) {
 			both[i], err = explain.Decode(r)
 			return err
 		})
 		if err != nil {
-			return usageError{err}
+			return wrong(err)
 		}
 	}
 	d := explain.Diff(both[0], both[1])

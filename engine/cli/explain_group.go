@@ -25,6 +25,9 @@ func (s *subject) complete() error {
 	if err := s.choose(); err != nil {
 		return err
 	}
+	if err := s.checkSize(); err != nil {
+		return err
+	}
 	s.machine.Devices = slices.Clone(s.machine.Devices)
 	for i := range s.machine.Devices {
 		s.identify(&s.machine.Devices[i])
@@ -82,6 +85,16 @@ func (s *subject) choose() error {
 		}
 	}
 	s.positions = lo.Range(min(per, n))
+	return nil
+}
+
+// checkSize refuses a group that is too large, before anything grows with it.
+func (s *subject) checkSize() error {
+	hosts := s.question.hosts
+	if n := len(s.positions) * hosts; n > collective.MaxWorldSize {
+		return fmt.Errorf("--hosts: %d hosts with %d GPUs each make %d ranks, a group has at most %d; give at most --hosts %d, or fewer --devices",
+			hosts, len(s.positions), n, collective.MaxWorldSize, collective.MaxWorldSize/len(s.positions))
+	}
 	return nil
 }
 

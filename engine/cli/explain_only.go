@@ -49,6 +49,10 @@ func (a *app) explainOnly(c *cobra.Command, q *question) (err error) {
 		q.memory = collective.Host.String()
 	}
 	q.askOfWhatIsServed(c.Flags(), candidate.Info.Requirements)
+	return interruptible(c.Context(), func() error { return a.writeMatrix(c, q, candidate) })
+}
+
+func (a *app) writeMatrix(c *cobra.Command, q *question, candidate dispatch.Candidate) error {
 	x := explain.Matrix{Backend: candidate.Info, Plugin: candidate.Plugin}
 	for _, m := range machines(q.topo) {
 		column := *q
@@ -58,7 +62,7 @@ func (a *app) explainOnly(c *cobra.Command, q *question) (err error) {
 			return usageError{err}
 		}
 		if err := s.readTopology(c.Context(), c.InOrStdin()); err != nil {
-			return usageError{err}
+			return wrong(err)
 		}
 		x.Devices = s.devices
 		row, err := fares(c.Context(), candidate, s, m.About)

@@ -53,10 +53,15 @@ func (q *question) parseDevices(s *subject) error {
 	return nil
 }
 
-// maxSizes is the number of message sizes that may be asked about.
-const maxSizes = 4096
+const (
+	maxSizes  = 4096    // message sizes that may be asked about
+	maxHidden = 1 << 24 // elements of a token
+)
 
 func (q *question) parseSizes(s *subject) error {
+	if len(q.sizes) > maxSizes {
+		return fmt.Errorf("--bytes: more than %d sizes; name fewer", maxSizes)
+	}
 	for _, text := range q.sizes {
 		var size config.Size
 		if err := size.Set(text); err != nil {
@@ -67,8 +72,8 @@ func (q *question) parseSizes(s *subject) error {
 		}
 		s.bytes = append(s.bytes, int64(size))
 	}
-	if q.hidden < 0 {
-		return fmt.Errorf("--hidden: %d elements; give 1 or more", q.hidden)
+	if q.hidden < 0 || q.hidden > maxHidden {
+		return fmt.Errorf("--hidden: %d elements; give 1 to %d", q.hidden, maxHidden)
 	}
 	s.hidden = q.hidden
 	if q.model != "" {

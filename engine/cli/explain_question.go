@@ -129,11 +129,13 @@ func (q *question) parse() (*subject, error) {
 	if q.format != "text" && q.format != "json" {
 		return nil, badFormat(q.format)
 	}
-	if q.ranks < 0 {
-		return nil, fmt.Errorf("--ranks: %d ranks; give 1 or more", q.ranks)
+	if q.ranks != 0 {
+		if err := collective.CheckWorldSize(q.ranks); err != nil {
+			return nil, fmt.Errorf("--ranks: %w", err)
+		}
 	}
-	if q.hosts < 1 {
-		return nil, fmt.Errorf("--hosts: %d hosts; give 1 or more", q.hosts)
+	if q.hosts < 1 || q.hosts > collective.MaxWorldSize {
+		return nil, fmt.Errorf("--hosts: %d hosts; give 1 to %d: a group has at most %d ranks", q.hosts, collective.MaxWorldSize, collective.MaxWorldSize)
 	}
 	if q.capability != "" && !validCapability.MatchString(q.capability) {
 		return nil, fmt.Errorf("--capability: %q is no compute capability; give one such as 9.0 (nvidia-smi --query-gpu=compute_cap --format=csv), or gfx942", q.capability)

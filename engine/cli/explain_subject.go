@@ -2,9 +2,10 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
-	"os"
+	"io/fs"
 	"strings"
 
 	"github.com/samber/lo"
@@ -12,6 +13,7 @@ import (
 	"github.com/weir-project/weir/core/collective"
 	"github.com/weir-project/weir/core/topology"
 	"github.com/weir-project/weir/core/topology/foreign"
+	"github.com/weir-project/weir/engine/files"
 	"github.com/weir-project/weir/engine/profiles"
 )
 
@@ -73,21 +75,24 @@ func (s *subject) setLive(g topology.Graph) {
 	s.warnings, _ = lo.Difference(r.Warnings, g.Notes) // the notes stand with the machine's description
 }
 
-// withFile opens a file, or standard input for "-". Errors name it.
-func withFile(stdin io.Reader, name string, use func(io.Reader) error) error {
-	source := stdin
-	if name != "-" {
-		f, err := os.Open(name)
-		if err != nil {
-			return err
-		}
-		defer f.Close()
-		source = f
+// maxAnswers and maxTraces bound what is read of an answer of --format json, and of a trace file.
+const (
+	maxAnswers = 64 << 20
+	maxTraces  = 128 << 20
+)
+
+// withFile reads up to most bytes of a file, or of standard input for "-". Errors name it.
+func withFile(ctx context.Context, stdin io.Reader, name string, most int64, use func(io.Reader) error) error {
+	var err error
+	if name == "-" {
+		err = files.Wait(ctx, func() error { return use(files.Bounded(ctx, stdin, most)) })
+	} else {
+		err = files.With(ctx, name, most, use)
 	}
-	if err := use(source); err != nil {
-		return fmt.Errorf("%s: %w", lo.Ternary(name == "-", "standard input", name), err)
+	if err == nil || errors.As(err, new(signalled)) || errors.As(err, new(*fs.PathError)) {
+		return err
 	}
-	return nil
+	return fmt.Errorf("%s: %w", lo.Ternary(name == "-", "standard input", name), err)
 }
 
 func presetNames() string {

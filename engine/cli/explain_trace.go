@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -16,19 +17,19 @@ import (
 )
 
 // explainTrace prints the decisions of a trace file.
-func (a *app) explainTrace(stdin io.Reader, q *question) error {
+func (a *app) explainTrace(ctx context.Context, stdin io.Reader, q *question) error {
 	if q.format != "text" && q.format != "json" {
 		return badFormat(q.format)
 	}
 	var all []telemetry.Traced
-	err := withFile(stdin, q.trace, func(r io.Reader) (err error) {
+	err := withFile(ctx, stdin, q.trace, maxTraces, func(r io.Reader) (err error) {
 		all, err = telemetry.ReadTraces(r)
 		return err
 	})
 	if cut := errors.Is(err, telemetry.ErrCut); cut {
 		fmt.Fprintf(a.stderr, "weir: %s; what is before is shown\n", err)
 	} else if err != nil {
-		return usageError{err}
+		return wrong(err)
 	}
 	if q.format == "json" {
 		return explain.Encode(a.stdout, map[string]any{"decisions": append([]telemetry.Traced{}, all...)})

@@ -105,7 +105,7 @@ func (a *app) describe(c *cobra.Command, spec pluginhost.Spec, cfg config.Config
 		return none, err
 	}
 	defer func() { _ = folder.Remove() }() // swept later
-	reaper, err := launch.StartReaper(a.exe, reapArgs(folder.Path, "", asking))
+	reaper, err := a.startReaper(folder.Path, "", asking)
 	if err != nil {
 		return none, err
 	}

@@ -2,20 +2,18 @@
 package cli
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"regexp"
 	"strings"
-	"syscall"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/weir-project/weir/engine/config"
+	"github.com/weir-project/weir/engine/files"
 	"github.com/weir-project/weir/engine/terminal"
 )
 
@@ -38,21 +36,17 @@ type usageError struct{ error }
 
 func (e usageError) Unwrap() error { return e.error }
 
-// signalled is the cause of a context that a signal ended.
-type signalled struct{ signal syscall.Signal }
-
-func (s signalled) Error() string { return fmt.Sprintf("ended by signal %d (%s)", s.signal, s.signal) }
-
 // app is what the commands share.
 type app struct {
 	environ        []string
 	stdout, stderr io.Writer // plain: what plugins, files and variables say gives no orders there
 	raw            struct{ stdout, stderr io.Writer }
 	exe            string
+	ending         *ending
 }
 
 func newApp(environ []string, stdout, stderr io.Writer) *app {
-	a := &app{environ: environ, stdout: terminal.New(stdout), stderr: terminal.New(stderr)}
+	a := &app{environ: environ, stdout: terminal.New(stdout), stderr: terminal.New(stderr), ending: &ending{}}
 	a.raw.stdout, a.raw.stderr = stdout, stderr
 	return a
 }
@@ -81,7 +75,7 @@ func Main(args, environ []string, stdout, stderr io.Writer) int {
 	root.InitDefaultHelpCmd()
 	root.InitDefaultCompletionCmd(args...)
 	if err = unknownCommand(root, args); err == nil {
-		err = root.ExecuteContext(ctx)
+		err = a.ending.execute(ctx, root)
 	}
 	var sig signalled
 	switch {
@@ -97,23 +91,6 @@ func Main(args, environ []string, stdout, stderr io.Writer) int {
 		return exitUsage
 	}
 	return exitFailed
-}
-
-// signalContext is done, with the signal as its cause, when the user or the system asks weir to end. A second signal
-// ends it at once.
-func signalContext() (context.Context, func()) {
-	ctx, cancel := context.WithCancelCause(context.Background())
-	signals := make(chan os.Signal, 1)
-	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
-	go func() {
-		select {
-		case s := <-signals:
-			signal.Stop(signals) // the default action is back
-			cancel(signalled{s.(syscall.Signal)})
-		case <-ctx.Done():
-		}
-	}()
-	return ctx, func() { signal.Stop(signals); cancel(nil) }
 }
 
 func oneLine(err error) string {
@@ -186,10 +163,13 @@ func plainBooleans(root *cobra.Command) {
 }
 
 // load reads the configuration for a command on which config.Flags was called.
-func (a *app) load(c *cobra.Command) (*config.Loaded, error) {
-	l, err := config.Load(config.Source{Environ: a.environ, Flags: c.Flags(), Exe: a.exe})
+func (a *app) load(c *cobra.Command) (l *config.Loaded, err error) {
+	err = files.Wait(c.Context(), func() (err error) {
+		l, err = config.Load(config.Source{Environ: a.environ, Flags: c.Flags(), Exe: a.exe})
+		return err
+	})
 	if err != nil {
-		return nil, usageError{err}
+		return nil, wrong(err)
 	}
 	return l, nil
 }

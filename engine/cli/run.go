@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/weir-project/weir/core/collective"
 	"github.com/weir-project/weir/engine/agent"
 	"github.com/weir-project/weir/engine/config"
 	"github.com/weir-project/weir/engine/discover"
@@ -38,8 +39,8 @@ empty. When a rank fails the others are stopped. When weir ends, however it ends
 			return nil
 		},
 		RunE: func(c *cobra.Command, args []string) (err error) {
-			if ranks < 1 {
-				return usageError{fmt.Errorf("--ranks: %d ranks; give the number of ranks, such as -n 8", ranks)}
+			if err := collective.CheckWorldSize(ranks); err != nil {
+				return usageError{fmt.Errorf("--ranks: %w, such as -n 8", err)}
 			}
 			if bind != "none" && bind != "core" {
 				return usageError{fmt.Errorf("--bind: %q, want none or core", bind)}

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 
 	"github.com/samber/lo"
@@ -19,6 +18,7 @@ import (
 	"github.com/weir-project/weir/core/schedule"
 	"github.com/weir-project/weir/engine/agent"
 	"github.com/weir-project/weir/engine/config"
+	"github.com/weir-project/weir/engine/files"
 )
 
 func (a *app) schedule() *cobra.Command {
@@ -58,7 +58,10 @@ A schedule that is not right is refused with an example of how it goes wrong; do
 			if err != nil {
 				return err
 			}
-			return a.show(s, fmt.Sprintf("%s, %s", args[0], backend.Count(ranks, "rank")), format, output)
+			show := func() error {
+				return a.show(s, fmt.Sprintf("%s, %s", args[0], backend.Count(ranks, "rank")), format, output)
+			}
+			return interruptible(c.Context(), show)
 		},
 	}
 	config.Flags(show.Flags())
@@ -150,7 +153,7 @@ func writeTo(w io.Writer, file string, content []byte) error {
 		_, err := w.Write(content)
 		return err
 	}
-	if err := os.WriteFile(file, content, 0o666); err != nil {
+	if err := files.Write(file, content, 0o666); err != nil {
 		return usageError{fmt.Errorf("--output: %w", err)}
 	}
 	return nil

@@ -15,6 +15,7 @@ import (
 
 	"github.com/weir-project/weir/core/topology"
 	"github.com/weir-project/weir/core/topology/foreign"
+	"github.com/weir-project/weir/engine/files"
 	"github.com/weir-project/weir/engine/topo"
 )
 
@@ -103,7 +104,7 @@ func readTopology(ctx context.Context, from string, machine int, stdin io.Reader
 		return ofGraph("preset "+from, g), nil
 	}
 	if err != nil {
-		return foreign.Reading{}, usageError{err}
+		return foreign.Reading{}, wrong(err)
 	}
 	return machineOf(from, text, machine)
 }
@@ -134,34 +135,19 @@ func machineOf(from string, text []byte, machine int) (foreign.Reading, error) {
 const maxTopologyText = 2 << 20
 
 // topologyText reads a file or the standard input; a signal ends the wait for it.
-func topologyText(ctx context.Context, from string, stdin io.Reader) ([]byte, error) {
-	source := stdin
+func topologyText(ctx context.Context, from string, stdin io.Reader) (text []byte, err error) {
 	if from != "-" {
-		f, err := os.Open(from)
-		if err != nil {
-			return nil, err
-		}
-		defer f.Close()
-		source = f
+		text, err = files.Read(ctx, from, maxTopologyText)
+	} else {
+		err = files.Wait(ctx, func() (err error) {
+			text, err = io.ReadAll(files.Bounded(ctx, stdin, maxTopologyText))
+			return err
+		})
 	}
-	type result struct {
-		text []byte
-		err  error
+	if errors.Is(err, files.ErrTooLarge) {
+		return nil, fmt.Errorf("read %s: %w; paste only the topology", from, err)
 	}
-	done := make(chan result, 1)
-	go func() {
-		text, err := io.ReadAll(io.LimitReader(source, maxTopologyText))
-		done <- result{text, err}
-	}()
-	select {
-	case r := <-done:
-		if r.err != nil {
-			return nil, fmt.Errorf("read %s: %w", from, r.err)
-		}
-		return r.text, nil
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
-	}
+	return text, err
 }
 
 // ofGraph is a reading of a graph that no text gave.

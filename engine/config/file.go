@@ -2,6 +2,7 @@ package config
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -11,6 +12,8 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/weir-project/weir/engine/files"
 )
 
 // maxFile bounds a configuration file, so that a wrong path (a device, a data file) is noticed at once.
@@ -55,20 +58,12 @@ func readFile(path string) (layer, error) {
 }
 
 func readLimited(path string) ([]byte, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, fmt.Errorf("configuration file %s: %w", path, cause(err))
-	}
-	defer f.Close()
-	if info, err := f.Stat(); err == nil && info.IsDir() {
-		return nil, fmt.Errorf("configuration file %s: is a directory; name a YAML file in it", path)
-	}
-	data, err := io.ReadAll(io.LimitReader(f, maxFile+1))
-	if err != nil {
-		return nil, fmt.Errorf("configuration file %s: %w", path, cause(err))
-	}
-	if len(data) > maxFile {
+	data, err := files.Read(context.Background(), path, maxFile)
+	if errors.Is(err, files.ErrTooLarge) {
 		return nil, fmt.Errorf("configuration file %s: larger than %s; is it a configuration?", path, Size(maxFile))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("configuration file %s: %w", path, cause(err))
 	}
 	return data, nil
 }

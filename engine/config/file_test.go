@@ -87,7 +87,7 @@ func TestFileMissing(t *testing.T) {
 	wantError(t, err, "--config: the name of the file is empty")
 
 	_, err = Load(Source{File: "."})
-	wantError(t, err, "configuration file .: is a directory; name a YAML file in it")
+	wantError(t, err, "configuration file .: this is a directory; name a file")
 
 	write(t, "plain", "")
 	_, err = Load(Source{File: "plain/weir.yaml"})

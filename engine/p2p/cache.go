@@ -1,6 +1,7 @@
 package p2p
 
 import (
+	"context"
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 	"github.com/samber/lo"
 
 	"github.com/weir-project/weir/core/topology"
+	"github.com/weir-project/weir/engine/files"
 )
 
 // State is what a proof holds for: what it was found with, until the machine starts again.
@@ -52,12 +54,15 @@ func (c Cache) usable(s State) bool {
 	return c.Dir != "" && s.Driver != "" && s.Boot != "" && len(s.Devices) > 1 && !slices.Contains(s.Devices, "")
 }
 
+// maxRecord is far more than the proofs of any machine.
+const maxRecord = 16 << 20
+
 // Load is what was found in a state; nothing if there is no file that can be read, or it is of something else.
 func (c Cache) Load(s State) []topology.Proof {
 	if !c.usable(s) {
 		return nil
 	}
-	text, err := os.ReadFile(c.file(s))
+	text, err := files.Read(context.Background(), c.file(s), maxRecord)
 	var r record
 	if err != nil || json.Unmarshal(text, &r) != nil || c.file(r.State) != c.file(s) {
 		return nil

@@ -5,9 +5,10 @@ import (
 	"fmt"
 	"io"
 	"math"
-	"os"
 	"path/filepath"
 	"strings"
+
+	"github.com/weir-project/weir/engine/files"
 )
 
 // Figure is one picture of several panels side by side that share their lines' colours and the legend.
@@ -59,7 +60,7 @@ func (f Figure) Save(path string) (err error) {
 	if err := Check(path); err != nil {
 		return err
 	}
-	file, err := os.Create(path)
+	file, err := files.Create(path, 0o666)
 	if err != nil {
 		return fmt.Errorf("plot: %w", err)
 	}

@@ -1,20 +1,25 @@
 package scaffold
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"strings"
 
 	"github.com/samber/lo"
+
+	"github.com/weir-project/weir/engine/files"
 )
 
 const weirModule = "github.com/weir-project/weir"
 
 // unpublished is the version of what a replace stands for.
 const unpublished = "v0.0.0-00010101000000-000000000000"
+
+// maxModule is far more than go.mod and go.sum hold.
+const maxModule = 16 << 20
 
 // goModule is go.mod and go.sum. With a source tree they require the same versions as that does, so that they are complete, and
 // the checksums are at hand, without Go or a network; `go mod tidy` takes out what the backend does not need.
@@ -26,14 +31,14 @@ func goModule(o Options) ([]File, error) {
 		}
 		return []File{{Name: "go.mod", Data: []byte(head + "go 1.26.0\n\nrequire " + weirModule + " v" + o.Weir + "\n")}}, nil
 	}
-	text, err := os.ReadFile(filepath.Join(o.SDK, "go.mod"))
+	text, err := files.Read(context.Background(), filepath.Join(o.SDK, "go.mod"), maxModule)
 	if errors.Is(err, fs.ErrNotExist) || err == nil && !strings.HasPrefix(string(text), "module "+weirModule+"\n") {
 		return nil, fmt.Errorf("--sdk: %s is not Weir's source: it has no go.mod of module %s", o.SDK, weirModule)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("--sdk: %w", err)
 	}
-	sums, err := os.ReadFile(filepath.Join(o.SDK, "go.sum"))
+	sums, err := files.Read(context.Background(), filepath.Join(o.SDK, "go.sum"), maxModule)
 	if err != nil {
 		return nil, fmt.Errorf("--sdk: %w", err)
 	}

@@ -12,6 +12,8 @@ import (
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	collectorpb "go.opentelemetry.io/proto/otlp/collector/trace/v1"
 	tracepb "go.opentelemetry.io/proto/otlp/trace/v1"
+
+	"github.com/weir-project/weir/engine/files"
 )
 
 // fileDelay is the longest that an ended span waits before it is written.
@@ -23,7 +25,7 @@ func (s Settings) fileExporter(ctx context.Context) (sdktrace.SpanExporter, erro
 	if s.File == "" || off {
 		return nil, nil
 	}
-	f, err := os.OpenFile(s.File, os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o644)
+	f, err := files.Append(s.File, 0o644)
 	if err != nil {
 		return nil, err
 	}
@@ -50,6 +52,7 @@ func (t *traceFile) UploadTraces(_ context.Context, spans []*tracepb.ResourceSpa
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
+	_ = t.file.SetWriteDeadline(time.Now().Add(shutdownTimeout)) // of a pipe that is not read; a file on a disk has none and needs none
 	if _, err := t.file.Write(append(line, '\n')); err != nil {
 		return fmt.Errorf("trace file: %w", err)
 	}

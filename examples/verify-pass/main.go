@@ -26,6 +26,12 @@ const (
 	allReduces = 122
 )
 
+// What may be asked for, so that a slip of the finger takes neither all memory nor all day.
+const (
+	maxTokens = 4096
+	maxPasses = 100_000
+)
+
 func main() {
 	tokens := flag.String("tokens", "1,6,16", "comma-separated `numbers` of tokens to verify in one pass")
 	passes := flag.Int("passes", 9, "timed `passes` for each number of tokens; the median is printed")
@@ -44,8 +50,8 @@ func run(list string, passes int, seed uint64, kind string, graph bool) error {
 	if err != nil {
 		return err
 	}
-	if passes < 1 {
-		return fmt.Errorf("-passes: %d passes; at least one is timed", passes)
+	if passes < 1 || passes > maxPasses {
+		return fmt.Errorf("-passes: %d passes; give 1 to %d", passes, maxPasses)
 	}
 	var memory collective.Memory
 	if err := memory.UnmarshalText([]byte(kind)); err != nil {
@@ -138,8 +144,8 @@ func parse(list string) ([]int, error) {
 	var tokens []int
 	for s := range strings.SplitSeq(list, ",") {
 		n, err := strconv.Atoi(strings.TrimSpace(s))
-		if err != nil || n < 1 || n > 1<<16 {
-			return nil, fmt.Errorf("-tokens: %q is not a number of tokens from 1 to %d", s, 1<<16)
+		if err != nil || n < 1 || n > maxTokens {
+			return nil, fmt.Errorf("-tokens: %q is not a number of tokens from 1 to %d", s, maxTokens)
 		}
 		tokens = append(tokens, n)
 	}
