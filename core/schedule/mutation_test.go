@@ -15,6 +15,7 @@ import (
 	"github.com/weir-project/weir/core/plan"
 	"github.com/weir-project/weir/core/schedule"
 	"github.com/weir-project/weir/core/schedule/allreduce"
+	"github.com/weir-project/weir/tests/require"
 )
 
 // lagged is flat with one copy of each slot: before writing it again, ranks wait until the tile before has been read.
@@ -235,6 +236,7 @@ func wrong(s *plan.Schedule) string {
 // TestMutants changes schedules in every small way. What the proof accepts must be right in every order in which it can be
 // executed; what it refuses must be wrong in one.
 func TestMutants(t *testing.T) {
+	require.Long(t)
 	total := map[string]int{}
 	for _, name := range slices.Sorted(maps.Keys(mutated)) {
 		for _, world := range []int{2, 3} {
@@ -260,6 +262,7 @@ func TestMutants(t *testing.T) {
 
 // TestMutantsOfMutants makes two or three changes at once, at random.
 func TestMutantsOfMutants(t *testing.T) {
+	require.Long(t)
 	counts := map[string]int{}
 	rng := rand.New(rand.NewPCG(1, 1))
 	for _, name := range slices.Sorted(maps.Keys(mutated)) {

@@ -3,6 +3,8 @@ package agent
 import (
 	"fmt"
 	"testing"
+
+	"github.com/weir-project/weir/tests/require"
 )
 
 // The model of a decision that ranks wait for: an agent, three ranks, and a cascade of two backends of which the first may
@@ -362,6 +364,7 @@ func (w commitWorld) explore() (int, string, []string, map[string]int) {
 
 // TestCommitModel tries every order of steps of a decision.
 func TestCommitModel(t *testing.T) {
+	require.Long(t)
 	if raced {
 		t.Skip("a model under the race detector")
 	}
@@ -383,6 +386,7 @@ func TestCommitModel(t *testing.T) {
 
 // TestCommitModelFindsFaults: a protocol with any of its rules left out goes wrong.
 func TestCommitModelFindsFaults(t *testing.T) {
+	require.Long(t)
 	if raced {
 		t.Skip("a model under the race detector")
 	}

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+
+	"github.com/weir-project/weir/tests/require"
 )
 
 // The model of a worker that is lost in a call: an agent, a worker, three ranks and a second backend. A call of three tiles
@@ -421,6 +423,7 @@ func (w failoverWorld) explore() (int, string, []string, map[string]int) {
 
 // TestFailoverModel tries every order of steps of the loss of a worker.
 func TestFailoverModel(t *testing.T) {
+	require.Long(t)
 	if raced {
 		t.Skip("a model under the race detector")
 	}
@@ -430,6 +433,7 @@ func TestFailoverModel(t *testing.T) {
 
 // TestFailoverModelFindsFaults: a protocol with any of its rules left out goes wrong.
 func TestFailoverModelFindsFaults(t *testing.T) {
+	require.Long(t)
 	if raced {
 		t.Skip("a model under the race detector")
 	}

@@ -3,6 +3,8 @@ package agent
 import (
 	"fmt"
 	"testing"
+
+	"github.com/weir-project/weir/tests/require"
 )
 
 // The model of a group's first calls, from when a rank asks for a decision to when its call by the plan has ended: who is told what in which
@@ -382,6 +384,7 @@ func (w firstWorld) explore() (int, string, []string, map[string]int) {
 
 // TestFirstCallModel tries every order of steps from a request for a decision to the end of the first calls.
 func TestFirstCallModel(t *testing.T) {
+	require.Long(t)
 	if raced {
 		t.Skip("a model under the race detector")
 	}
@@ -400,6 +403,7 @@ func TestFirstCallModel(t *testing.T) {
 
 // TestFirstCallModelFindsFaults: a protocol with any of its rules left out goes wrong.
 func TestFirstCallModelFindsFaults(t *testing.T) {
+	require.Long(t)
 	if raced {
 		t.Skip("a model under the race detector")
 	}

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+
+	"github.com/weir-project/weir/tests/require"
 )
 
 // The model of an upgrade: an agent, three ranks with a calling thread and a background goroutine each, and two backends.
@@ -545,6 +547,7 @@ const mostModelStates = 5_000_000
 
 // TestSwitchModel tries every order of steps of an upgrade.
 func TestSwitchModel(t *testing.T) {
+	require.Long(t)
 	if raced {
 		t.Skip("a model under the race detector")
 	}
@@ -562,6 +565,7 @@ func TestSwitchModel(t *testing.T) {
 
 // TestSwitchModelFindsFaults: a protocol with any of its rules left out goes wrong, and the search finds how.
 func TestSwitchModelFindsFaults(t *testing.T) {
+	require.Long(t)
 	if raced {
 		t.Skip("a model under the race detector")
 	}

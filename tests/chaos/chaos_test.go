@@ -108,6 +108,7 @@ func TestEveryKindIsPlanned(t *testing.T) {
 
 // TestDefectsAreFound: what is wrong, lost or left behind is reported, with the seed and the command that repeats it.
 func TestDefectsAreFound(t *testing.T) {
+	require.Long(t)
 	require.Programs(t)
 	for plant, want := range map[string]string{
 		"wrong sum":    `element \d+ is \d+, want \d+`,

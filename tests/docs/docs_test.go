@@ -37,6 +37,7 @@ func setUp(t *testing.T) {
 
 // TestBlocks does what the pages for authors show, in their order: a page is one session in a folder of its own.
 func TestBlocks(t *testing.T) {
+	require.Long(t)
 	require.Programs(t)
 	setUp(t)
 	pages, err := filepath.Glob(filepath.Join(root, "docs/authors/*.md"))

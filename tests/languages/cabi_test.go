@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/weir-project/weir/tests/harness"
+	"github.com/weir-project/weir/tests/require"
 )
 
 // compileC builds a C program against libweir.so.
@@ -26,6 +27,7 @@ func compileC(t testing.TB, source string, flags ...string) string {
 
 // TestCLibrary runs C programs as ranks, as they are and with the compiler's checks of their memory.
 func TestCLibrary(t *testing.T) {
+	require.Long(t)
 	for _, p := range []struct{ name, ranks string }{{"groups", "4"}, {"arguments", "2"}, {"fork", "2"}, {"faults", "2"}, {"abort", "2"}} {
 		source := filepath.Join("testdata", "cabi", p.name+".c")
 		t.Run(p.name, func(t *testing.T) {
@@ -46,6 +48,7 @@ func TestCLibrary(t *testing.T) {
 
 // TestCExample builds the example as its first lines say, with pkg-config where there is one.
 func TestCExample(t *testing.T) {
+	require.Long(t)
 	lib := harness.CLibrary(t)
 	var flags []string
 	if pkgConfig, err := exec.LookPath("pkg-config"); err == nil {
@@ -74,6 +77,7 @@ func TestCExample(t *testing.T) {
 
 // TestCHeader has compilers of other languages and of old C take weir.h, and holds it to what the library has.
 func TestCHeader(t *testing.T) {
+	require.Long(t)
 	lib := harness.CLibrary(t)
 	for _, c := range [][]string{{"-std=c99", "-x", "c"}, {"-std=c++11", "-x", "c++"}} {
 		compiler := "cc"

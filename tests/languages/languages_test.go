@@ -10,11 +10,13 @@ import (
 
 	"github.com/weir-project/weir/tests/await"
 	"github.com/weir-project/weir/tests/harness"
+	"github.com/weir-project/weir/tests/require"
 )
 
 // TestOtherLanguagesGoWrong: what a worker in another language does wrong in the middle of calls, its ranks survive, and the log
 // says what it was.
 func TestOtherLanguagesGoWrong(t *testing.T) {
+	require.Long(t)
 	deadline := await.For(500 * time.Millisecond).Round(time.Millisecond).String()
 	for name, c := range map[string]struct {
 		lang, file string
@@ -73,6 +75,7 @@ func TestOtherLanguagesGoWrong(t *testing.T) {
 // TestSuiteTellsOfAnErrorInC: so does what a worker in C says, with the quotes and the line's end in it, and what its own part
 // of the SDK says.
 func TestSuiteTellsOfAnErrorInC(t *testing.T) {
+	require.Long(t)
 	env := scaffoldEnv(t, "c", false)
 	dir := filepath.Join(t.TempDir(), "new")
 	mustRun(t, "", env, "weir", "plugins", "new", dir, "--name", "bad", "--kind", "worker", "--lang", "c")
@@ -109,6 +112,7 @@ func TestSuiteTellsOfAnErrorInC(t *testing.T) {
 
 // TestSuiteTellsOfAnException: the exception that ended a worker's service stands in the failure, since its log is not shown.
 func TestSuiteTellsOfAnException(t *testing.T) {
+	require.Long(t)
 	env := scaffoldEnv(t, "python", false)
 	dir := filepath.Join(t.TempDir(), "new")
 	mustRun(t, "", env, "weir", "plugins", "new", dir, "--name", "bad", "--kind", "worker", "--lang", "python")

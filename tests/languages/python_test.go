@@ -52,6 +52,7 @@ func bothRight(t *testing.T, out string) {
 }
 
 func TestPythonArrays(t *testing.T) {
+	require.Long(t)
 	program, env := python(t, "numpy")
 	args := []string{"-n", "2", "--", program, "testdata/python/arrays.py"}
 	if exec.Command(program, "-c", "import torch").Run() == nil {
@@ -61,12 +62,14 @@ func TestPythonArrays(t *testing.T) {
 }
 
 func TestTorchBackend(t *testing.T) {
+	require.Long(t)
 	program, env := python(t, "numpy", "torch")
 	bothRight(t, harness.WeirRun(t, env, "-n", "2", "--", program, "testdata/python/backend.py", "again"))
 }
 
 // TestTorchOtherWays runs what else all-reduces in PyTorch. Of what only PyTorch 2 has the script says that it is skipped.
 func TestTorchOtherWays(t *testing.T) {
+	require.Long(t)
 	program, env := python(t, "numpy", "torch")
 	out := harness.WeirRun(t, env, "-n", "2", "--", program, "testdata/python/compile.py")
 	bothRight(t, out)
@@ -79,6 +82,7 @@ func TestTorchOtherWays(t *testing.T) {
 
 // TestTorchGloo holds that gloo is not given CUDA tensors for what it does in host memory only, which ends the process.
 func TestTorchGloo(t *testing.T) {
+	require.Long(t)
 	program, env := python(t, "numpy", "torch")
 	c := exec.Command(program, "testdata/python/gloo.py")
 	c.Env = append(os.Environ(), env...)
@@ -89,6 +93,7 @@ func TestTorchGloo(t *testing.T) {
 
 // TestTorchDevice joins with the GPU that the options name, also where torch meets before it knows them.
 func TestTorchDevice(t *testing.T) {
+	require.Long(t)
 	program, env := python(t, "numpy", "torch")
 	env = append(env, "LD_LIBRARY_PATH="+harness.FakeLibraries(t), "FAKE_CUDA_DEVICES=2")
 	out := harness.WeirRun(t, env, "-n", "2", "--", program, "-c", `
@@ -136,11 +141,13 @@ func torchrun(t *testing.T, wantError bool, script ...string) string {
 }
 
 func TestTorchrun(t *testing.T) {
+	require.Long(t)
 	bothRight(t, torchrun(t, false, "testdata/python/backend.py"))
 }
 
 // TestTorchrunRankDies has the agent end too when ranks do not leave as they should.
 func TestTorchrunRankDies(t *testing.T) {
+	require.Long(t)
 	script := filepath.Join(t.TempDir(), "dies.py")
 	source := `
 import os, torch, torch.distributed as dist, weir.torch
@@ -159,6 +166,7 @@ os.kill(os.getpid(), 9) if dist.get_rank() == 0 else dist.all_reduce(torch.ones(
 // TestTorchTrains trains the example with Weir's and with gloo's all_reduce to the same parameters: the sum of two ranks is
 // the same in either order.
 func TestTorchTrains(t *testing.T) {
+	require.Long(t)
 	program, env := python(t, "numpy", "torch")
 	digits := "/usr/lib/python3/dist-packages/sklearn/datasets/data/digits.csv.gz" // in Debian's package python3-sklearn-lib or python3-sklearn
 	if _, err := os.Stat(digits); err != nil {
@@ -189,6 +197,7 @@ assert not torch.equal(a["0.weight"], untrained)
 
 // TestPythonWheel builds the package as a wheel and uses what it installs.
 func TestPythonWheel(t *testing.T) {
+	require.Long(t)
 	program, env := python(t, "setuptools", "wheel", "pip", "numpy")
 	dir := t.TempDir()
 	if err := os.CopyFS(filepath.Join(dir, "source"), os.DirFS("../../sdk/python")); err != nil { // pip writes beside the source
@@ -229,6 +238,7 @@ print("right")`)
 
 // TestPythonFindsTheLibrary has the package say where it looked, and find the library beside the program.
 func TestPythonFindsTheLibrary(t *testing.T) {
+	require.Long(t)
 	program, env := python(t, "ctypes")
 	run := func(env ...string) string {
 		c := exec.Command(program, "-c", "import weir\ntry: print('version', weir.version())\nexcept weir.Error as e: print('error', e)")

@@ -29,6 +29,7 @@ var scaffolds = []struct {
 
 // TestScaffolds begins a backend of each kind and language, follows its README, and has its weir.yaml serve all-reduces.
 func TestScaffolds(t *testing.T) {
+	require.Long(t)
 	for _, s := range scaffolds {
 		t.Run(s.kind+" in "+s.lang, func(t *testing.T) {
 			env := scaffoldEnv(t, s.lang, s.device)
