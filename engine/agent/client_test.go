@@ -82,13 +82,19 @@ type client struct {
 	group string // of all ranks
 }
 
-func dial(t *testing.T, a *Agent) *client {
+func dialSocket(t *testing.T, a *Agent) *net.UnixConn {
 	t.Helper()
 	socket, err := net.DialUnix("unix", nil, &net.UnixAddr{Name: a.Socket(), Net: "unix"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &client{t: t, conn: rankv1.NewConn(socket)}
+	t.Cleanup(func() { _ = socket.Close() })
+	return socket
+}
+
+func dial(t *testing.T, a *Agent) *client {
+	t.Helper()
+	c := &client{t: t, conn: rankv1.NewConn(dialSocket(t, a))}
 	t.Cleanup(c.leave)
 	return c
 }

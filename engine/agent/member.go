@@ -13,12 +13,16 @@ import (
 	"github.com/samber/lo"
 
 	"github.com/weir-project/weir/core/collective"
+	"github.com/weir-project/weir/core/plain"
 	"github.com/weir-project/weir/sdk/proto/pluginv1"
 	"github.com/weir-project/weir/sdk/proto/rankv1"
 )
 
 // maxFromRank is the largest message of a rank, in bytes: an exchange, and something around it.
 const maxFromRank = 4 * maxExchange
+
+// maxFault is how many bytes a rank may say of why a group cannot go on: all ranks are told.
+const maxFault = 4 << 10
 
 // joinPatience is how long a connection may stay silent before it says who it is.
 const joinPatience = 10 * time.Second
@@ -32,6 +36,7 @@ type member struct {
 	job   *job
 	gone  error         // why receive ended
 	left  chan struct{} // closed when the job goes on without it
+	known func()        // after Join: it may say more
 }
 
 // admit checks that the process belongs to the agent's user.
@@ -44,6 +49,7 @@ func (m *member) admit() error {
 		return fmt.Errorf("%s may not join the agent of user %d", who, os.Geteuid())
 	}
 	m.conn.Limit(maxFromRank)
+	m.known = m.conn.Stranger()
 	return m.conn.SetReceiveDeadline(time.Now().Add(joinPatience))
 }
 
@@ -53,10 +59,7 @@ func (m *member) receive() error {
 	for {
 		var msg rankv1.FromRank
 		if err := m.conn.Receive(&msg); err != nil {
-			if errors.Is(err, io.EOF) {
-				return nil
-			}
-			return err
+			return m.ended(err)
 		}
 		files, err := m.takeFiles(&msg)
 		if err != nil {
@@ -69,6 +72,19 @@ func (m *member) receive() error {
 			}
 		}
 	}
+}
+
+// ended is why a connection has ended; nil if the process ended it. A stranger who says too much is told so.
+func (m *member) ended(err error) error {
+	if errors.Is(err, io.EOF) {
+		return nil
+	}
+	if large := (*rankv1.TooLarge)(nil); m.job == nil && errors.As(err, &large) {
+		err = fmt.Errorf("%w before it has joined", err)
+		m.agent.opts.Logger.Warn("refused a connection", "error", err)
+		m.refuse(0, err)
+	}
+	return err
 }
 
 // takeFiles claims the descriptors that a message announces, by instance.
@@ -137,7 +153,7 @@ func (m *member) handle(msg *rankv1.FromRank, files map[uint64]*os.File) error {
 		return nil
 	case *rankv1.FromRank_GroupFault:
 		if g, _, err := m.job.group(m, body.GroupFault.Group); err == nil { // otherwise it has left already
-			g.fail(body.GroupFault.Text)
+			g.fail(plain.Cut(plain.Line(body.GroupFault.Text), maxFault))
 		}
 		return nil
 	case *rankv1.FromRank_WorkerOverdue:
@@ -191,10 +207,11 @@ func (m *member) join(id uint64, j *rankv1.Join) error {
 	if err := m.agent.jobFor(int(j.Rank)).join(m, id, int(j.Rank), int(j.WorldSize)); err != nil {
 		return err
 	}
+	m.known()
 	return m.conn.SetReceiveDeadline(time.Time{})
 }
 
-// refuse answers a request with an error. A process that is gone needs no answer.
+// refuse answers a request with an error; 0 is what cannot be read. A process that is gone needs no answer.
 func (m *member) refuse(id uint64, err error) {
 	failed := &rankv1.Failed{Text: err.Error()}
 	if dead := (*deadGroup)(nil); errors.As(err, &dead) {

@@ -48,6 +48,45 @@ func TestProtocolStrangers(t *testing.T) {
 			c.wantFailed(c.say(exchange("g1", "")), "the first message must be Join")
 			c.wantEnd()
 		}},
+		"host name that is too long": {run: func(t *testing.T, a *Agent) {
+			c := dial(t, a)
+			m := join(0, 2)
+			m.GetJoin().Facts.Host = strings.Repeat("h", 256)
+			c.wantFailed(c.say(m), "host name of 256 bytes, at most 255")
+			c.wantEnd()
+		}},
+		"more than a Join": {run: func(t *testing.T, a *Agent) {
+			c := dial(t, a)
+			m := join(0, 2)
+			m.GetJoin().Facts.Host = strings.Repeat("h", rankv1.MaxJoin)
+			c.say(m)
+			c.wantFailed(0, "bytes, at most 65536 before it has joined")
+			c.wantEnd()
+		}},
+		"says how long it will be": {run: func(t *testing.T, a *Agent) {
+			c, raw := dialRaw(t, a)
+			if _, err := raw.Write([]byte{0, 0, 64, 0}); err != nil { // 4 MiB
+				t.Fatal(err)
+			}
+			c.wantFailed(0, "message of 4194304 bytes, at most 65536 before it has joined")
+			c.wantEnd()
+		}},
+		"descriptors with Join": {run: func(t *testing.T, a *Agent) {
+			c := dial(t, a)
+			null, err := os.Open(os.DevNull)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer null.Close()
+			if err := c.conn.Send(join(0, 2), null); err != nil {
+				t.Fatal(err)
+			}
+			c.wantEnd()
+		}},
+		"more after Join": {run: func(t *testing.T, a *Agent) {
+			c := joined(t, a)
+			c[0].wantFailed(c[0].say(exchange("none", strings.Repeat("x", 2*rankv1.MaxJoin))), "none")
+		}},
 		"empty message": {run: func(t *testing.T, a *Agent) {
 			c := dial(t, a)
 			c.wantFailed(c.say(&rankv1.FromRank{}), "the first message must be Join")
@@ -87,15 +126,18 @@ func TestProtocolStrangers(t *testing.T) {
 			wantServed(t, clients[0].group, sum, clients...)
 		}},
 		"garbage": {run: func(t *testing.T, a *Agent) {
-			for _, stream := range [][]byte{
-				[]byte("GET / HTTP/1.1\r\nHost: localhost\r\n\r\n"), {4, 0, 0, 0, 0xff, 0xff, 0xff, 0xff}, {0xff, 0xff, 0xff, 0xff},
+			for stream, want := range map[string]string{
+				"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n": "message of 542393671 bytes", "\x04\x00\x00\x00\xff\xff\xff\xff": "", "\xff\xff\xff\xff": "message of 4294967295 bytes",
 			} {
 				c, raw := dialRaw(t, a)
-				if _, err := raw.Write(stream); err != nil {
+				if _, err := raw.Write([]byte(stream)); err != nil {
 					t.Fatal(err)
 				}
 				if len(stream) > 10 { // the length that the words look like is that of a huge message
 					_ = raw.CloseWrite()
+				}
+				if want != "" {
+					c.wantFailed(0, want)
 				}
 				c.wantEnd()
 			}

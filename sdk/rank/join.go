@@ -8,6 +8,8 @@ import (
 	"os"
 	"strconv"
 
+	"google.golang.org/protobuf/proto"
+
 	"github.com/weir-project/weir/core/collective"
 	"github.com/weir-project/weir/sdk/internal/device"
 	"github.com/weir-project/weir/sdk/proto/pluginv1"
@@ -58,9 +60,7 @@ func Join(ctx context.Context, opts Options) (*Session, error) {
 	}
 	s := newSession(rankv1.NewConn(socket), opts)
 	s.gpu = gpu
-	reply, err := s.ask(ctx, &rankv1.FromRank{Body: &rankv1.FromRank_Join{Join: &rankv1.Join{
-		Version: rankv1.ProtocolVersion, Rank: int32(opts.Rank), WorldSize: int32(opts.WorldSize), Facts: pluginv1.FromRank(facts),
-	}}})
+	reply, err := s.join(ctx, opts, facts)
 	if err == nil {
 		s.world, err = s.open(reply)
 	}
@@ -70,6 +70,17 @@ func Join(ctx context.Context, opts Options) (*Session, error) {
 		return nil, fmt.Errorf("join as %s: %w", opts.who(), err)
 	}
 	return s, nil
+}
+
+// join says who this process is and waits until all ranks have.
+func (s *Session) join(ctx context.Context, opts Options, facts collective.Rank) (*reply, error) {
+	m := &rankv1.FromRank{Body: &rankv1.FromRank_Join{Join: &rankv1.Join{
+		Version: rankv1.ProtocolVersion, Rank: int32(opts.Rank), WorldSize: int32(opts.WorldSize), Facts: pluginv1.FromRank(facts),
+	}}}
+	if n := proto.Size(m); n > rankv1.MaxJoin {
+		return nil, fmt.Errorf("what is known of this process has %d bytes, an agent takes %d: host name, driver, devices and libraries", n, rankv1.MaxJoin)
+	}
+	return s.ask(ctx, m)
 }
 
 // noAgent is the error for a socket at which no agent is that this rank may believe.

@@ -229,6 +229,10 @@ func (s *Session) receive() {
 			s.fault(f)
 			continue
 		}
+		if f := m.GetFailed(); f != nil && m.Id == 0 { // the answer to what the agent did not read, and its last
+			s.lose(errors.New(f.Text))
+			return
+		}
 		r := &reply{message: &m, files: files}
 		if m.Id >= rankv1.AgentIDs || m.GetSwitch() != nil {
 			s.toUpgrades(r)

@@ -115,3 +115,43 @@ func checkCount(backends int) error {
 	}
 	return nil
 }
+
+// What a rank may bring: every plugin and every other rank is told.
+const (
+	maxHost      = 255
+	maxLibraries = 64
+	maxPath      = 4096
+)
+
+// checkFacts refuses facts of a rank that are longer than anybody's.
+func checkFacts(m *Rank) error {
+	d := m.GetDevice()
+	for _, f := range []struct {
+		what, text string
+		most       int
+	}{
+		{"host name", m.GetHost(), maxHost},
+		{"driver", m.GetDriver(), MaxWord},
+		{"NUMA node", m.GetNuma(), MaxWord},
+		{"UUID of the device", d.GetUuid(), MaxWord},
+		{"bus id of the device", d.GetPciBusId(), MaxWord},
+		{"name of the device", d.GetName(), MaxWord},
+		{"capability of the device", d.GetCapability(), MaxWord},
+		{"NUMA node of the device", d.GetNuma(), MaxWord},
+		{"cores of the device", d.GetCpuAffinity(), maxPath},
+		{"maker of the device", d.GetVendor(), MaxWord},
+	} {
+		if len(f.text) > f.most {
+			return fmt.Errorf("%s of %d bytes, at most %d", f.what, len(f.text), f.most)
+		}
+	}
+	if n := len(m.GetLibraries()); n > maxLibraries {
+		return fmt.Errorf("%d libraries, at most %d", n, maxLibraries)
+	}
+	for _, l := range m.GetLibraries() {
+		if len(l.GetName()) > MaxWord || len(l.GetPath()) > maxPath || len(l.GetVersion()) > MaxWord {
+			return fmt.Errorf("library %q: name, path or version is too long", plain.Cut(l.GetName(), 40))
+		}
+	}
+	return nil
+}

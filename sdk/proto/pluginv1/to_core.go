@@ -70,6 +70,9 @@ func ToRank(m *Rank) (collective.Rank, error) {
 	if m == nil {
 		return collective.Rank{}, errors.New("missing facts of a rank")
 	}
+	if err := checkFacts(m); err != nil {
+		return collective.Rank{}, err
+	}
 	r := collective.Rank{PID: int(m.GetPid()), Host: m.GetHost(), Driver: m.GetDriver(), NUMA: m.GetNuma()}
 	if d := m.GetDevice(); d != nil {
 		r.Device = &topology.Device{

@@ -29,6 +29,8 @@ const (
 	maxFiles    = 232          // descriptors beside one message; the kernel's own limit is 253
 	maxHeld     = 2 * maxFiles // descriptors received and not taken: the read that ends a message may begin the next one
 	sendTimeout = 10 * time.Second
+
+	leastBuffer, mostBuffer = 4 << 10, 64 << 10 // bytes read at once
 )
 
 // MaxPlans is how many bytes the plans of one Prepare may have together: a message less what else is in it.
@@ -45,6 +47,7 @@ type Conn struct {
 	sendTimeout time.Duration
 
 	limit   int    // bytes of a message to be received
+	held    int    // descriptors that may have been received and not taken
 	pending []byte // received, not yet returned
 	files   []*os.File
 	buf     []byte
@@ -52,12 +55,29 @@ type Conn struct {
 
 // NewConn wraps a connected stream socket.
 func NewConn(socket *net.UnixConn) *Conn {
-	return &Conn{socket: socket, sendTimeout: sendTimeout, limit: maxMessage, buf: make([]byte, 64<<10)}
+	return &Conn{socket: socket, sendTimeout: sendTimeout, limit: maxMessage, held: maxHeld, buf: make([]byte, leastBuffer)}
 }
 
 // Limit makes the largest message that Receive takes smaller: a reader allocates many times as much for one made of small
-// parts.
+// parts. Only the receiving goroutine may call it.
 func (c *Conn) Limit(bytes int) { c.limit = min(bytes, maxMessage) }
+
+// MaxJoin is the largest message in bytes before the answer to Join: what a rank brings takes a tenth of it.
+const MaxJoin = 64 << 10
+
+// Stranger has Receive take no more than Join, and no descriptors, until the end of it is called.
+func (c *Conn) Stranger() (known func()) {
+	limit, held := c.limit, c.held
+	c.limit, c.held = MaxJoin, 0
+	return func() { c.limit, c.held = limit, held }
+}
+
+// TooLarge is that the peer wanted to send a larger message than is taken.
+type TooLarge struct{ Bytes, Limit int }
+
+func (e *TooLarge) Error() string {
+	return fmt.Sprintf("message of %d bytes, at most %d", e.Bytes, e.Limit)
+}
 
 // Send writes a message and the descriptors that go with it. It gives up when the peer does not read for ten seconds. A
 // message written in part is the last: the peer sees the connection end inside it, and every later Send fails.
@@ -107,7 +127,7 @@ func (c *Conn) Receive(m proto.Message) error {
 		if len(c.pending) >= 4 {
 			size := int(binary.LittleEndian.Uint32(c.pending))
 			if size > c.limit {
-				return fmt.Errorf("message of %d bytes, at most %d", size, c.limit)
+				return &TooLarge{size, c.limit}
 			}
 			if len(c.pending) >= 4+size {
 				body := c.pending[4 : 4+size]
@@ -148,6 +168,9 @@ func (c *Conn) fill() error {
 		return io.EOF
 	}
 	c.pending = append(c.pending, c.buf[:n]...)
+	if n == len(c.buf) && n < mostBuffer { // a peer that says little does not cost much
+		c.buf = make([]byte, mostBuffer)
+	}
 	return nil
 }
 
@@ -166,7 +189,7 @@ func (c *Conn) takeRights(oob []byte) error {
 			c.files = append(c.files, os.NewFile(uintptr(fd), "weir-shared"))
 		}
 	}
-	if n := len(c.files); n > maxHeld {
+	if n := len(c.files); n > c.held {
 		return fmt.Errorf("%d file descriptors came with messages that do not want them", n)
 	}
 	return nil
