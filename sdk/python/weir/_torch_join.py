@@ -28,8 +28,8 @@ def session():
 
 
 def prefix(name):
-    """The name in the store of what belongs to the default group of now."""
-    return f"{name}/{_count}"
+    """The name in the store of what belongs to the default group of now. torchrun may keep one store for all its attempts."""
+    return f"{name}/{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}/{_count}"
 
 
 def join_as(rank, size, store, device, timeout):
@@ -137,10 +137,28 @@ def _meet(url, timeout=dist.distributed_c10d.default_pg_timeout, **_):
     world = _session.world
     store, port = None, 0
     if world.rank == 0:
-        store = dist.TCPStore("127.0.0.1", 0, world.size, True, timeout, wait_for_workers=False)
+        store = _store(0, world.size, True, timeout)
         port = store.port
     port = int.from_bytes(world.exchange(port.to_bytes(4, "little"))[0], "little")
     if store is None:
-        store = dist.TCPStore("127.0.0.1", port, world.size, False, timeout, wait_for_workers=False)
+        store = _store(port, world.size, False, timeout)
     yield store, world.rank, world.size
     raise RuntimeError("weir:// has no second rendezvous")
+
+
+def _store(port, size, first, timeout):
+    """A store at this host's address, without libuv where USE_LIBUV says so, as for init_process_group, or torch was built without."""
+    knows = "use_libuv" in (dist.TCPStore.__init__.__doc__ or "")
+
+    def store(**more):
+        return dist.TCPStore("127.0.0.1", port, size, first, timeout, wait_for_workers=False, **more)
+
+    wanted = os.environ.get("USE_LIBUV")
+    if knows and wanted is not None:
+        return store(use_libuv=wanted == "1")
+    try:
+        return store()
+    except RuntimeError as error:
+        if not knows or "libuv" not in str(error):
+            raise
+        return store(use_libuv=False)

@@ -1,10 +1,9 @@
 """The backends that do for a process group what Weir does not."""
 
-import functools
-
 import torch
 import torch.distributed as dist
 
+from . import _torch_gloo
 from ._errors import Error
 from ._torch_join import prefix
 
@@ -29,6 +28,9 @@ DELEGATED = {
     "monitored_barrier": "monitored_barrier",
 }
 
+# Of these no sequence is counted: they are no calls of all ranks.
+MESSAGES = {"send", "recv", "recv_anysource"}
+
 # What newer versions of torch call them. Not all backends have both names.
 _RENAMED = {
     "all_gather_single": "_allgather_base",
@@ -40,9 +42,8 @@ _RENAMED = {
 DELEGATED.update({new: DELEGATED[old] for new, old in _RENAMED.items()})
 
 
-# What gloo takes to be in host memory whatever it is: it would break its connections over it, or the process.
-_HOST_ONLY = {"send", "recv", "recv_anysource", "allgather_coalesced"}
-_HOST_ONLY_GATHER = {"allgather_into_tensor_coalesced", "all_gather_single_coalesced"}
+# The numbers of torch's C++, from PyTorch 2.0 on.
+_TYPES = {name: getattr(getattr(dist.ProcessGroup, "BackendType", None), name.upper(), None) for name in ("gloo", "nccl")}
 
 
 class Others:
@@ -54,21 +55,37 @@ class Others:
         if "gloo" in names.values():
             self._made["gloo"] = dist.ProcessGroupGloo(dist.PrefixStore(prefix("gloo"), store), rank, size, timeout=timeout)
 
+    def register_in(self, group):
+        """Names the backends to torch as those of the group's devices: its C++ and its tools ask for them, from PyTorch 2.0 on."""
+        if not hasattr(group, "_register_backend"):
+            return
+        known = {d: name for d, name in self._names.items() if name == "gloo" or name == "nccl" and _nccl_lacks() is None}
+        for device, name in known.items():
+            group._register_backend(torch.device(device), _TYPES[name], self.named(device))
+        if known and hasattr(group, "_set_default_backend"):  # newer versions ask it for the group's name
+            group._set_default_backend(_TYPES[known.get("cpu") or known["cuda"]])
+
+    def call(self, name, args, named, said=None):
+        """Calls a method of the backend for these arguments."""
+        method, backend = self._find(name, (args, named), said or DELEGATED[name])
+        if backend is self._made.get("gloo"):
+            return _torch_gloo.call(method, name, said or DELEGATED[name], self._rank, args, named)
+        return method(*args, **named)
+
     def method(self, name, arguments):
         """The method of the backend for a call with these arguments."""
-        backend = self.of(arguments, DELEGATED[name])
-        if backend is self._made.get("gloo") and getattr(_first_tensor(arguments), "is_cuda", False):
-            if name in _HOST_ONLY_GATHER:
-                return functools.partial(_gather_each, backend)
-            if name in _HOST_ONLY:
-                raise Error(
-                    f"gloo does no {DELEGATED[name]} for cuda tensors; "
-                    'name another for them: weir.torch.Options(others={"cpu": "gloo", "cuda": "nccl"})'
-                )
+        return self._find(name, arguments, DELEGATED[name])[0]
+
+    def _find(self, name, arguments, said):
+        backend = self.of(arguments, said)
+        if backend is self._made.get("gloo"):
+            other = _torch_gloo.other_way(backend, name, said, _first_tensor(arguments))
+            if other is not None:
+                return other, None
         for known in (name, _RENAMED.get(name, name)):
             if hasattr(backend, known):
-                return getattr(backend, known)
-        return getattr(self._whole(backend), name)
+                return getattr(backend, known), backend
+        return getattr(self._whole(backend), name), backend
 
     def _whole(self, backend):
         """A process group with this backend alone: it has methods of which Python does not see a backend's own."""
@@ -76,9 +93,9 @@ class Others:
             if made is backend:
                 return whole
         whole = dist.ProcessGroup(self._rank, self._size)
-        kind = dist.ProcessGroup.BackendType.GLOO if backend is self._made.get("gloo") else dist.ProcessGroup.BackendType.NCCL
-        for device in ("cpu", "cuda") if kind == dist.ProcessGroup.BackendType.GLOO else ("cuda",):
-            whole._register_backend(torch.device(device), kind, backend)
+        name = "gloo" if backend is self._made.get("gloo") else "nccl"
+        for device in ("cpu", "cuda") if name == "gloo" else ("cuda",):
+            whole._register_backend(torch.device(device), _TYPES[name], backend)
         self._groups.append((backend, whole))
         return whole
 
@@ -108,56 +125,21 @@ class Others:
             getattr(backend, how, getattr(backend, "_" + how, lambda: None))()
 
     def _nccl(self):
-        if not dist.is_nccl_available():
-            raise Error('this PyTorch has no nccl for what Weir does not do; name another: weir.torch.Options(others="gloo")')
+        lack = _nccl_lacks()
+        if lack is not None:
+            raise Error(f'{lack} for what Weir does not do; name another: weir.torch.Options(others="gloo")')
         options = dist.ProcessGroupNCCL.Options()
         options._timeout = self._timeout
         return dist.ProcessGroupNCCL(dist.PrefixStore(prefix("nccl"), self._store), self._rank, self._size, options)
 
 
-def _gather_each(backend, outputs, inputs, opts=None):
-    """One tensor after the other, which gloo does for cuda tensors as well."""
-    works = [backend._allgather_base(output, given) for output, given in zip(outputs, inputs)]
-    for work in works[:-1]:
-        work.wait()
-    return works[-1]
-
-
-def gather_batches(kind):
-    """Has batch_isend_irecv gather the calls of process groups of a kind whose other backend can. torch asks the backend only of
-    groups that are of no subclass, and on others an exchange by nccl does not come to an end."""
-    c10d = dist.distributed_c10d
-    usual = dist.batch_isend_irecv
-
-    @functools.wraps(usual)
-    def batch_isend_irecv(p2p_op_list):
-        first = p2p_op_list[0] if p2p_op_list else None
-        group = getattr(first, "group", None) or dist.group.WORLD
-        if not isinstance(group, kind) or not hasattr(c10d, "_coalescing_manager"):
-            return usual(p2p_op_list)
-        device = first.tensor.device
-        if not getattr(group._get_backend(device), "supports_coalescing", False):
-            return usual(p2p_op_list)
-        c10d._check_p2p_op_list(p2p_op_list)
-        try:
-            with c10d._coalescing_manager(group, device, async_ops=True) as gathered:
-                for op in p2p_op_list:
-                    op.op(op.tensor, op.peer, op.group, op.tag)
-        finally:  # torch would take all_reduces for part of the batch for ever after an error
-            c10d._world.pg_coalesce_state.pop(group, None)
-        return gathered.works
-
-    c10d.batch_isend_irecv = dist.batch_isend_irecv = batch_isend_irecv
+def _nccl_lacks():
+    if not dist.is_nccl_available():
+        return "this PyTorch has no nccl"
+    if not torch.cuda.is_available():
+        return "nccl finds no GPU"
+    return None
 
 
 def _first_tensor(value):
-    if isinstance(value, torch.Tensor):
-        return value
-    if isinstance(value, dict):
-        value = value.values()
-    if isinstance(value, (list, tuple)) or hasattr(value, "__iter__") and not isinstance(value, (str, bytes)):
-        for part in value:
-            found = _first_tensor(part)
-            if found is not None:
-                return found
-    return None
+    return next(_torch_gloo.tensors_of(value), None)
