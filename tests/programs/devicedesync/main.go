@@ -88,7 +88,7 @@ func run(ctx context.Context, fault string) error {
 		return err
 	}
 	if err := p.inStep(ctx); err != nil {
-		return fmt.Errorf("before the fault: %w", err)
+		return errors.Join(fmt.Errorf("before the fault: %w", err), p.Usable())
 	}
 	steps := todo.all
 	if p.odd {
