@@ -154,25 +154,28 @@ func comeAndGo(t *testing.T, socket string, n int) {
 }
 
 func comeAndGoOnce(t *testing.T, socket string, ranks int, decide bool) (err error) {
-	errs := make(chan error, ranks)
-	for r := range ranks {
-		go func() {
-			errs <- comeAndGoAs(t, rank.Options{Socket: socket, Rank: r, WorldSize: 2}, ranks == 1, decide)
-		}()
-	}
-	for range ranks {
-		err = errors.Join(err, <-errs)
-	}
-	return err
-}
-
-func comeAndGoAs(t *testing.T, opts rank.Options, alone, decide bool) error {
 	limit := await.For(10 * time.Second)
-	if alone {
+	if ranks == 1 {
 		limit = await.Lapse(5 * time.Millisecond)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
 	defer cancel()
+	errs := make(chan error, ranks)
+	for r := range ranks {
+		go func() {
+			errs <- comeAndGoAs(ctx, rank.Options{Socket: socket, Rank: r, WorldSize: 2}, ranks == 1, decide)
+		}()
+	}
+	for range ranks {
+		one := <-errs
+		if err = errors.Join(err, one); one != nil {
+			cancel() // nobody waits for a rank that does not come
+		}
+	}
+	return err
+}
+
+func comeAndGoAs(ctx context.Context, opts rank.Options, alone, decide bool) error {
 	if alone {
 		if _, err := rank.Join(ctx, opts); err == nil {
 			return errors.New("half a job has formed")

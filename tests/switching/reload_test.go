@@ -249,7 +249,7 @@ func TestReloadOfAVersionThatFails(t *testing.T) {
 	} {
 		t.Run(c.version+" after "+c.first, func(t *testing.T) {
 			t.Parallel()
-			r := startReloading(t, c.first, 2, "-calls", "5000", "-pause", "8ms", "-max", "5000")
+			r := startReloading(t, c.first, 2, "-calls", "1000000", "-pause", "8ms", "-max", "5000") // until it is interrupted
 			before := r.status()
 			r.become(c.version)
 			out, err := r.reload()
