@@ -25,12 +25,18 @@ var cudaSource string
 //go:embed source/nccl.c
 var ncclSource string
 
+//go:embed source/nccl_group.c
+var groupSource string
+
 //go:embed source/kernel.c
 var kernelSource string
 
+// nccl is the library in one piece.
+func nccl() string { return strings.Replace(ncclSource, "#include \"nccl_group.c\"\n", groupSource, 1) }
+
 // Digest changes with what is built here.
 func Digest() string {
-	sum := sha256.Sum256(slices.Concat([]byte(cudaSource+ncclSource+kernelSource), kernel.Header))
+	sum := sha256.Sum256(slices.Concat([]byte(cudaSource+nccl()+kernelSource), kernel.Header))
 	return hex.EncodeToString(sum[:8])
 }
 
@@ -88,13 +94,13 @@ func CUDA(t testing.TB, flags ...string) string {
 // an all-reduce does nothing.
 func NCCL(t testing.TB, flags ...string) string {
 	t.Helper()
-	return build(t, "libnccl.so.2", ncclSource, flags)
+	return build(t, "libnccl.so.2", nccl(), flags)
 }
 
 // Both builds the two into a folder.
 func Both(dir string) error {
 	return errors.Join(compile(filepath.Join(dir, "libcuda.so.1"), "libcuda.so.1", cudaSource, nil),
-		compile(filepath.Join(dir, "libnccl.so.2"), "libnccl.so.2", ncclSource, nil))
+		compile(filepath.Join(dir, "libnccl.so.2"), "libnccl.so.2", nccl(), nil))
 }
 
 func build(t testing.TB, name, source string, flags []string) string {
