@@ -32,6 +32,7 @@ const (
 	BridgeVariable      = "WEIR_BRIDGE"           // workers without gRPC read it: the program that speaks it for them
 	NCCLVariable        = "WEIR_NCCL_LIB"         // the drop-in for NCCL reads it: the real NCCL
 	NCCLWaitVariable    = "WEIR_NCCL_TIMEOUT"     // the drop-in reads it: how long it waits for its peers
+	NCCLGroupVariable   = "WEIR_NCCL_GROUP_SUMS"  // the drop-in reads it: how many sums of a group call are Weir's
 	LibraryVariable     = "WEIR_LIB"              // the drop-in reads it: libweir.so
 )
 
@@ -39,7 +40,7 @@ const (
 func ReservedVariables() []string {
 	return []string{
 		AgentSocketVariable, RankVariable, WorldSizeVariable, DeviceVariable, RequireVariable, PatienceVariable, LongVariable, BuiltVariable,
-		CookieVariable, BridgeVariable, NCCLVariable, NCCLWaitVariable, LibraryVariable,
+		CookieVariable, BridgeVariable, NCCLVariable, NCCLWaitVariable, NCCLGroupVariable, LibraryVariable,
 	}
 }
 

@@ -6,88 +6,11 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "dropin.h"
+#include "meeting.h"
 
-typedef struct {
-	uint32_t magic;
-	uint32_t types; /* of the last round: what this rank has seen to be served */
-	int32_t ok;
-	own_rank self;
-	who process;
-} vote;
-enum { MAGIC = 0x77656903, FIRST_MS = 60000, LATER_MS = 20 * 60000, LOOK_MS = 100, GONE_MS = 2000 };
-
-typedef struct {
-	served *of;
-	ncclComm_t comm;
-	int rank, size;
-	device_room room;
-	vote *votes;
-
-	int64_t end, look; /* of what is waited for, and when to look after the peers */
-	who *peers;        /* by rank, once all have said who they are */
-	int gone;          /* 1 + a rank whose process has ended */
-} meeting;
-
-const char weir_nccl_ended[] = "the communicator has ended";
-
-/* hold keeps other threads from ending a communicator; 0: one has. */
-static int hold(served *s) {
-	pthread_mutex_lock(&s->alive);
-	if (__atomic_load_n(&s->comm, __ATOMIC_ACQUIRE)) return 1;
-	pthread_mutex_unlock(&s->alive);
-	return 0;
-}
-static void release(served *s) { pthread_mutex_unlock(&s->alive); }
-
-/* late says why there is no use in waiting on. A rank that has ended may have left what the others wait for on its way to them. */
-static const char *late(meeting *m) {
-	static __thread char text[64];
-	int64_t now = weir_nccl_now_ms();
-	if (m->peers && !m->gone && now >= m->look) {
-		m->look = now + LOOK_MS;
-		for (int r = 0; r < m->size && !m->gone; r++)
-			if (weir_nccl_has_ended(&m->peers[r], &m->peers[m->rank])) m->gone = r + 1;
-		if (m->gone && m->end > now + GONE_MS) m->end = now + GONE_MS;
-	}
-	if (now <= m->end) return NULL;
-	if (!m->gone) return "a rank did not answer in time";
-	snprintf(text, sizeof text, "rank %d (process %d) has ended", m->gone - 1, m->peers[m->gone - 1].pid);
-	return text;
-}
-
-/* await waits until a communicator that does not block has done what it was asked for. */
-static const char *await(meeting *m) {
-	for (const char *error;; usleep(500)) {
-		if (!hold(m->of)) return weir_nccl_ended;
-		ncclResult_t now = IN_PROGRESS, r = real_ncclCommGetAsyncError(m->comm, &now);
-		release(m->of);
-		if (r != SUCCESS || (now != SUCCESS && now != IN_PROGRESS)) return "the communicator has an error";
-		if (now == SUCCESS) return NULL;
-		if ((error = late(m))) return error;
-	}
-}
-
-/* gather gives every rank's vote to every rank. */
-static const char *gather(meeting *m, const vote *own, int64_t timeout_ms) {
-	size_t at = m->rank * sizeof *own;
-	m->end = weir_nccl_now_ms() + timeout_ms;
-	memcpy((char *)m->room.host + at, own, sizeof *own);
-	const char *error = weir_nccl_upload(&m->room, at, sizeof *own);
-	if (error) return error;
-	uint64_t memory = m->room.memory;
-	if (!hold(m->of)) return weir_nccl_ended;
-	ncclResult_t r = real_ncclAllGather((void *)(memory + at), (void *)memory, sizeof *own, NCCL_UINT8, m->comm, m->room.stream);
-	release(m->of);
-	if (r != SUCCESS && r != IN_PROGRESS) return "an all-gather of the communicator failed";
-	if ((r == IN_PROGRESS && (error = await(m))) || (error = weir_nccl_download(&m->room))) return error;
-	for (const char *why; (error = weir_nccl_done(&m->room)) == weir_nccl_not_yet; usleep(50)) {
-		if (!__atomic_load_n(&m->of->comm, __ATOMIC_ACQUIRE)) return weir_nccl_ended;
-		if ((why = late(m))) return why;
-	}
-	m->votes = m->room.host;
-	return error ? error : await(m); /* or it has only left, because the communicator has ended or failed */
-}
+/* What one group call has of sums of a communicator with more than one stays NCCL's, which makes one kernel of them, from so many on
+ * that this pays (docs/adopt/nccl.md says how to measure). WEIR_NCCL_GROUP_SUMS is another number. */
+enum { GROUP_SUMS = 20 };
 
 /* against finds what speaks against Weir in the facts that all have; why has room for 256 bytes. */
 static int against(const meeting *m, char *why) {
@@ -157,31 +80,81 @@ static int form(meeting *m, vote *own, weir_session session) {
 	for (int i = 0; i < 2 * USUAL; i++)
 		if (weir_nccl_weir.warm(group, &classes[i], 1, 0) != WEIR_OK && weir_nccl_weir.group_error(group) != WEIR_OK)
 			return refuse(own, weir_nccl_weir.last_error()); /* a class that nobody serves is no failure */
+	const char *error = weir_nccl_new_event(&m->of->event);
+	if (error) return refuse(own, error);
+	m->of->context = m->room.context;
 	own->types = served_types(group);
 	return 1;
 }
 
-/* talk is the three rounds: who we are, who has joined as which rank, what is served. The error is one that ends the communicator. */
+static vote first_vote(const served *of) {
+	vote v = {.magic = MAGIC, .ok = 1, .most = 0};
+	const char *most = getenv("WEIR_NCCL_GROUP_SUMS");
+	if (of->blocking) v.most = most && *most ? atoi(most) : GROUP_SUMS;
+	weir_nccl_self(&v.self);
+	weir_nccl_who(&v.process);
+	return v;
+}
+
+static int64_t first_ms(void) {
+	const char *limit = getenv("WEIR_NCCL_TIMEOUT");
+	return limit && atoi(limit) > 0 ? atoi(limit) * 1000L : FIRST_MS;
+}
+
+static const char *no_answer(const meeting *m, const char *error) {
+	static __thread char text[384];
+	if (error == weir_nccl_ended) return error;
+	snprintf(text, sizeof text, "%s: every rank of a communicator must have this library, or none, and what one makes in one group call all make in one (rank %d of %d, first all-gather)",
+		error, m->rank, m->size);
+	return text;
+}
+
+/* take_turn has the ranks vote until all have the turn. */
+static const char *take_turn(meeting *m, vote *own, turn *t, char *why) {
+	unsigned seed = (unsigned)own->process.pid;
+	int64_t end = weir_nccl_now_ms() + LATER_MS;
+	for (int wait = 1000;; wait = wait < 50000 ? 2 * wait : wait) {
+		own->turn = weir_nccl_try_turn(t);
+		const char *error = gather(m, own, LATER_MS);
+		if (error || failed(m, why)) return error;
+		int all = 1;
+		for (int r = 0; r < m->size; r++) all = all && m->votes[r].turn;
+		if (all) return NULL;
+		if (weir_nccl_now_ms() > end) return "the ranks of several communicators wait for each other";
+		weir_nccl_end_turn(t, 0);
+		usleep(wait + rand_r(&seed) % wait);
+	}
+}
+
+/* join_and_form is what a rank does from when it has joined until it has a group. */
+static const char *join_and_form(meeting *m, vote *own, char *why) {
+	weir_session session;
+	turn t = {.identity = m->of->identity};
+	own->self.rank = m->rank;
+	const char *trouble = weir_nccl_joined(&session, &own->self.rank, m->room.device); /* a CUdevice is its ordinal */
+	if (trouble) refuse(own, trouble);
+	weir_nccl_line_up(&t);
+	const char *error = take_turn(m, own, &t, why);
+	if (!error && !why[0]) form(m, own, session);
+	weir_nccl_end_turn(&t, 1);
+	return error;
+}
+
+/* talk is the rounds: who we are, who has joined as which rank and may form a group, what is served. The error is one that ends the
+ * communicator. */
 static const char *talk(meeting *m, uint32_t *types, char *why) {
-	static __thread char text[256];
-	vote own = {.magic = MAGIC, .ok = 1};
+	vote own = first_vote(m->of);
 	who peers[m->size];
-	weir_nccl_self(&own.self);
-	weir_nccl_who(&own.process);
-	const char *limit = getenv("WEIR_NCCL_TIMEOUT"), *error = gather(m, &own, limit && atoi(limit) > 0 ? atoi(limit) * 1000L : FIRST_MS);
-	if (error) {
-		snprintf(text, sizeof text, "%s: every rank of a communicator must have this library, or none (rank %d of %d, first all-gather)", error, m->rank, m->size);
-		return error == weir_nccl_ended ? error : text;
+	const char *error = gather(m, &own, first_ms());
+	if (error) return no_answer(m, error);
+	m->of->most = own.most;
+	for (int r = 0; r < m->size; r++) {
+		peers[r] = m->votes[r].process;
+		if (m->votes[r].most < m->of->most) m->of->most = m->votes[r].most;
 	}
 	if (against(m, why)) return NULL;
-	for (int r = 0; r < m->size; r++) peers[r] = m->votes[r].process;
 	m->peers = peers;
-	weir_session session;
-	own.self.rank = m->rank;
-	const char *trouble = weir_nccl_joined(&session, &own.self.rank, m->room.device); /* a CUdevice is its ordinal */
-	if (trouble) refuse(&own, trouble);
-	if ((error = gather(m, &own, LATER_MS)) || failed(m, why)) return error;
-	form(m, &own, session);
+	if ((error = join_and_form(m, &own, why)) || why[0]) return error;
 	if ((error = gather(m, &own, LATER_MS)) || failed(m, why)) return error;
 	*types = ~0u;
 	for (int r = 0; r < m->size; r++) *types &= m->votes[r].types;
@@ -190,13 +163,9 @@ static const char *talk(meeting *m, uint32_t *types, char *why) {
 }
 
 static void tell(const meeting *m, uint32_t types, const char *why) {
-	static int told;
-	int version = 0;
-	if (m->rank != 0 || (why[0] && __atomic_exchange_n(&told, 1, __ATOMIC_RELAXED))) return;
-	real_ncclGetVersion(&version);
-	if (why[0]) weir_nccl_say("NCCL %d of %s serves this communicator of %d ranks alone, because %s. Others are reported no more.", version, weir_nccl_real_path(), m->size, why);
-	else weir_nccl_say("Weir %s serves sums of%s%s%s in this communicator of %d ranks, NCCL %d of %s the rest.", weir_nccl_weir.version(),
-		types >> NCCL_FLOAT32 & 1 ? " float32" : "", types >> NCCL_FLOAT16 & 1 ? " float16" : "", types >> NCCL_BFLOAT16 & 1 ? " bfloat16" : "", m->size, version, weir_nccl_real_path());
+	if (m->rank != 0) return;
+	if (why[0]) weir_nccl_tell_alone(m->size, why);
+	else weir_nccl_tell_served(m->size, types);
 }
 
 /* ask has NCCL tell who this rank is, once it is ready to. */
@@ -211,12 +180,22 @@ static const char *ask(meeting *m) {
 	return error;
 }
 
+void weir_nccl_drop(served *s) {
+	weir_group group = __atomic_exchange_n(&s->group, 0, __ATOMIC_ACQ_REL);
+	if (group) weir_nccl_weir.close(group);
+	weir_nccl_end_event(__atomic_exchange_n(&s->event, NULL, __ATOMIC_ACQ_REL));
+}
+
 const char *weir_nccl_agree(served *s) {
 	meeting m = {.of = s, .comm = s->comm};
 	const char *error = ask(&m);
-	if (error || m.size < 2) return error;
 	char why[256] = "";
 	uint32_t types = 0;
+	if (error) return error;
+	if (m.size < 2) {
+		tell(&m, 0, "it has one rank");
+		return NULL;
+	}
 	error = weir_nccl_enter(&m.room, m.room.device, m.size * sizeof(vote));
 	if (!error) error = talk(&m, &types, why);
 	if (!error) tell(&m, types, why);
@@ -225,7 +204,59 @@ const char *weir_nccl_agree(served *s) {
 		__atomic_store_n(&s->types, types, __ATOMIC_RELEASE);
 		return NULL;
 	}
-	weir_group group = __atomic_exchange_n(&s->group, 0, __ATOMIC_ACQ_REL);
-	if (group) weir_nccl_weir.close(group);
+	weir_nccl_drop(s);
 	return error;
+}
+
+/* vote_together is the first round of several ranks of a communicator that one thread has made: it makes the all-gather of all of them in
+ * one group call, since it waits for all of them. */
+static const char *vote_together(meeting *m, int count) {
+	const char *error = NULL;
+	ncclResult_t r = SUCCESS, end;
+	for (int i = 0; i < count && !error; i++) {
+		vote own = first_vote(m[i].of);
+		error = put(&m[i], &own, first_ms());
+	}
+	if (error) return error;
+	int held = 0;
+	while (held < count && hold(m[held].of)) held++;
+	if (held == count) {
+		real_ncclGroupStart();
+		for (int i = 0; i < count; i++)
+			if ((end = all_gather(&m[i])) != SUCCESS && end != IN_PROGRESS) r = end;
+		end = real_ncclGroupEnd();
+		if (r == SUCCESS) r = end;
+	} else error = weir_nccl_ended;
+	while (held) release(m[--held].of);
+	for (int i = 0; i < count && !error; i++)
+		if ((error = get(&m[i], r))) error = no_answer(&m[i], error);
+	return error;
+}
+
+/* decline has several ranks of a communicator that are in this process tell the others so. */
+static const char *decline(served **all, int count) {
+	meeting m[count];
+	char why[256] = "ranks 0 and 1 are one process";
+	const char *error = NULL;
+	for (int i = 0; i < count; i++) {
+		m[i] = (meeting){.of = all[i], .comm = all[i]->comm};
+		if ((error = ask(&m[i]))) return error;
+	}
+	int entered = 0;
+	if (m[0].size != count) { /* else nobody else is to be told */
+		for (; entered < count && !error; entered++) error = weir_nccl_enter(&m[entered].room, m[entered].room.device, m[0].size * sizeof(vote));
+		if (!error) error = vote_together(m, count);
+		if (!error && !against(&m[0], why)) snprintf(why, sizeof why, "some of its ranks are one process");
+	}
+	for (int i = 0; i < count && !error; i++) tell(&m[i], 0, why);
+	while (entered) weir_nccl_leave(&m[--entered].room, !error);
+	return error;
+}
+
+void weir_nccl_agree_all(served **all, int count, void (*done)(served *, const char *error)) {
+	for (int i = 0, n; i < count; i += n) {
+		for (n = 1; all[i]->several && i + n < count && all[i + n]->several && all[i + n]->identity == all[i]->identity;) n++;
+		const char *error = n > 1 ? decline(all + i, n) : weir_nccl_agree(all[i]);
+		for (int k = i; k < i + n; k++) done(all[k], error);
+	}
 }

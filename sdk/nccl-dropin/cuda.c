@@ -7,7 +7,7 @@
 
 #include "dropin.h"
 
-enum { OK, NOT_READY = 600, NON_BLOCKING = 1, RELAXED = 2 };
+enum { OK, NOT_READY = 600, NON_BLOCKING = 1, RELAXED = 2, NO_TIMING = 2 };
 
 static struct {
 	int (*CtxGetCurrent)(void **);
@@ -27,6 +27,11 @@ static struct {
 	int (*MemFreeHost)(void *);
 	int (*MemcpyHtoDAsync)(uint64_t, const void *, size_t, void *);
 	int (*MemcpyDtoHAsync)(void *, uint64_t, size_t, void *);
+	int (*EventCreate)(void **, unsigned);
+	int (*EventDestroy)(void *);
+	int (*EventRecord)(void *, void *);
+	int (*StreamWaitEvent)(void *, void *, unsigned);
+	int (*StreamGetCtx)(void *, void **);
 } cu;
 static const struct {
 	const char *name;
@@ -49,6 +54,11 @@ static const struct {
 	{"cuMemFreeHost", &cu.MemFreeHost},
 	{"cuMemcpyHtoDAsync_v2", &cu.MemcpyHtoDAsync},
 	{"cuMemcpyDtoHAsync_v2", &cu.MemcpyDtoHAsync},
+	{"cuEventCreate", &cu.EventCreate},
+	{"cuEventDestroy_v2", &cu.EventDestroy},
+	{"cuEventRecord", &cu.EventRecord},
+	{"cuStreamWaitEvent", &cu.StreamWaitEvent},
+	{"cuStreamGetCtx", &cu.StreamGetCtx},
 };
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static const char *broken;
@@ -111,10 +121,12 @@ void weir_nccl_leave(device_room *r, int idle) {
 }
 
 const char *weir_nccl_upload(device_room *r, size_t at, size_t bytes) {
+	cu.CtxSetCurrent(r->context); /* another room may have been entered meanwhile */
 	return cu.MemcpyHtoDAsync(r->memory + at, (char *)r->host + at, bytes, r->stream) == OK ? NULL : "a copy to the device failed";
 }
 
 const char *weir_nccl_download(device_room *r) {
+	cu.CtxSetCurrent(r->context);
 	return cu.MemcpyDtoHAsync(r->host, r->memory, r->bytes, r->stream) == OK ? NULL : "a copy from the device failed";
 }
 
@@ -124,3 +136,28 @@ const char *weir_nccl_done(device_room *r) {
 	int status = cu.StreamQuery(r->stream);
 	return status == OK ? NULL : status == NOT_READY ? weir_nccl_not_yet : "the device failed";
 }
+
+const char *weir_nccl_new_event(void **event) { return cu.EventCreate(event, NO_TIMING) == OK ? NULL : "no CUDA event can be made"; }
+
+void weir_nccl_end_event(void *event) {
+	if (event) cu.EventDestroy(event); /* what waits for it still does */
+}
+
+/* join has one event tell of all streams, one after the other: a wait is for what the event was recorded with last. */
+static const char *join(void *context, void *event, cudaStream_t *streams, int count, int gather) {
+	void *before = NULL, *of;
+	int failed = 0;
+	cu.CtxGetCurrent(&before);
+	if (before != context) cu.CtxSetCurrent(context); /* default streams are the current context's */
+	if (!gather) failed = cu.EventRecord(event, streams[0]) != OK;
+	for (int i = 1; i < count; i++) {
+		if (cu.StreamGetCtx(streams[i], &of) == OK && of != context) continue;
+		if (gather) failed = failed || cu.EventRecord(event, streams[i]) != OK;
+		failed = failed || cu.StreamWaitEvent(streams[gather ? 0 : i], event, 0) != OK;
+	}
+	if (before != context) cu.CtxSetCurrent(before);
+	return failed ? "the streams of a group call cannot wait for each other: are some of them captured, and others not?" : NULL;
+}
+
+const char *weir_nccl_gather(void *context, void *event, cudaStream_t *streams, int count) { return join(context, event, streams, count, 1); }
+const char *weir_nccl_scatter(void *context, void *event, cudaStream_t *streams, int count) { return join(context, event, streams, count, 0); }

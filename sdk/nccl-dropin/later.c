@@ -17,6 +17,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static void come(served *s) {
 	if (s->comm) return;
 	__atomic_store_n(&s->comm, s->part, __ATOMIC_RELEASE);
+	weir_nccl_know(s->part, s->identity, s->blocking);
 	weir_nccl_keep(s);
 }
 
@@ -31,10 +32,7 @@ static int arrived(served *s) {
 	}
 }
 
-static void *agree(void *of) {
-	served *s = of;
-	if (s->wanted && !arrived(s)) return NULL;
-	const char *error = weir_nccl_agree(s);
+static void agreed(served *s, const char *error) {
 	pthread_mutex_lock(&s->alive);
 	int ended = !s->comm;
 	if (error && !ended) {
@@ -43,35 +41,54 @@ static void *agree(void *of) {
 	}
 	__atomic_store_n(&s->state, error ? BROKEN : AGREED, __ATOMIC_RELEASE);
 	pthread_mutex_unlock(&s->alive);
-	weir_group group = ended ? __atomic_exchange_n(&s->group, 0, __ATOMIC_ACQ_REL) : 0;
-	if (group) weir_nccl_weir.close(group); /* who ended the communicator has left it to this thread */
+	if (ended) weir_nccl_drop(s); /* who ended the communicator has left it to this thread */
+}
+
+typedef struct {
+	int count;
+	served *all[];
+} batch;
+
+static void *agree(void *of) {
+	batch *b = of;
+	int n = 0;
+	for (int i = 0; i < b->count; i++)
+		if (!b->all[i]->parent || arrived(b->all[i])) b->all[n++] = b->all[i];
+	weir_nccl_agree_all(b->all, n, agreed);
+	free(b);
 	return NULL;
 }
 
-static ncclResult_t on_its_own(served *s) {
-	pthread_t thread;
-	int failed = pthread_create(&thread, NULL, agree, s);
-	if (!failed) pthread_detach(thread);
-	else {
-		s->error = "no thread can be started in which the ranks agree about Weir";
-		__atomic_store_n(&s->state, BROKEN, __ATOMIC_RELEASE);
-	}
-	return IN_PROGRESS;
+static void no_thread(served *s) {
+	s->error = "no thread can be started in which the ranks agree about Weir";
+	__atomic_store_n(&s->state, BROKEN, __ATOMIC_RELEASE);
 }
 
-ncclResult_t weir_nccl_agree_later(served *s) {
-	s->state = AGREEING;
-	weir_nccl_keep(s);
-	return on_its_own(s);
-}
-
-ncclResult_t weir_nccl_split_later(served *s) {
-	s->state = AGREEING;
+static void wait_for_part(served *s) {
 	pthread_mutex_lock(&lock);
 	s->more = parts;
 	__atomic_store_n(&parts, s, __ATOMIC_RELEASE);
 	pthread_mutex_unlock(&lock);
-	return on_its_own(s);
+}
+
+ncclResult_t weir_nccl_agree_later(served **all, int count) {
+	pthread_t thread;
+	batch *b = malloc(sizeof *b + count * sizeof *all);
+	for (int i = 0; i < count; i++) {
+		all[i]->state = AGREEING;
+		if (all[i]->comm) weir_nccl_keep(all[i]);
+		else wait_for_part(all[i]);
+	}
+	if (b) {
+		b->count = count;
+		memcpy(b->all, all, count * sizeof *all);
+	}
+	if (b && !pthread_create(&thread, NULL, agree, b)) pthread_detach(thread);
+	else {
+		free(b);
+		for (int i = 0; i < count; i++) no_thread(all[i]);
+	}
+	return IN_PROGRESS;
 }
 
 /* The program waits for a part by asking after its parent; only then is the place where it looks sure to be there. */

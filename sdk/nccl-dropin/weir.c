@@ -199,10 +199,8 @@ static void start(const char *bus_id, int rather) {
 	__atomic_store_n(&state, FAILED, __ATOMIC_RELEASE);
 }
 
-void weir_nccl_begin_join(int rather) {
-	char now[32];
-	int ordinal;
-	if (__atomic_load_n(&state, __ATOMIC_ACQUIRE) == NONE && !weir_nccl_current_device(now, &ordinal)) start(now, rather);
+void weir_nccl_begin_join(int rather, const char bus_id[32]) {
+	if (__atomic_load_n(&state, __ATOMIC_ACQUIRE) == NONE && bus_id[0]) start(bus_id, rather);
 }
 
 const char *weir_nccl_joined(weir_session *out, int32_t *rank, int ordinal) {

@@ -37,6 +37,15 @@ func TestDropInCost(t *testing.T) {
 	}
 }
 
+// TestDropInGroupCost has the program that compares group calls run to its end.
+func TestDropInGroupCost(t *testing.T) {
+	j := ncclJob{ranks: 2, program: []string{costProgram(t), "groups", "2"}, env: []string{"REAL=" + harness.FakeNCCL(t), "WEIR_NCCL_GROUP_SUMS=64", "SHARE=1"}}
+	out, _ := j.underRun(t, dropIn(t))
+	if lines := regexp.MustCompile(`(?m)^\d+ bytes, \d+ sums: Weir [\d.]+, NCCL [\d.]+$`).FindAllString(out, -1); len(lines) != 6 {
+		t.Errorf("it prints\n%s", out)
+	}
+}
+
 // BenchmarkDropInCalls has the program run in turns with the same calls from Go, where driver and library are fakes: what is
 // left of the difference is Weir's. Medians of all runs.
 func BenchmarkDropInCalls(b *testing.B) {

@@ -167,13 +167,13 @@ func callsOf(t *testing.T, out string) map[string]uint64 {
 }
 
 // TestDropIn runs a program that knows nothing of Weir as it is, and counts which of its calls Weir has served: sums of float32,
-// eager and captured, but none of float64, between ncclGroupStart and ncclGroupEnd, or of no elements.
+// eager, captured and in a group call, but none of float64 or of no elements.
 func TestDropIn(t *testing.T) {
 	j := ncclJob{ranks: 2, program: []string{linked(t, "ranks.c"), "usual"}}
 	out, errs := j.underRun(t, dropIn(t))
 	calls := callsOf(t, out)
-	if calls["cuda float32 sum eager"] != 3 || calls["cuda float32 sum captured"] != 1 || calls["cuda float64 sum eager"] != 0 {
-		t.Errorf("calls %v, want 3 eager and 1 captured of float32", calls)
+	if calls["cuda float32 sum eager"] != 4 || calls["cuda float32 sum captured"] != 1 || calls["cuda float64 sum eager"] != 0 {
+		t.Errorf("calls %v, want 4 eager and 1 captured of float32", calls)
 	}
 	for _, class := range []string{"float16 sum eager", "float16 sum captured", "bfloat16 sum eager", "bfloat16 sum captured"} {
 		if _, decided := calls["cuda "+class]; !decided {
@@ -206,8 +206,8 @@ func TestDropInSplit(t *testing.T) {
 func TestDropInRanksOfTheirOwn(t *testing.T) {
 	j := ncclJob{ranks: 2, program: []string{linked(t, "ranks.c"), "usual"}}
 	out := j.underAgent(t, func(rank int) []string { return []string{"NRANK=" + strconv.Itoa(rank)} })
-	if calls := callsOf(t, out[0]); calls["cuda float32 sum eager"] != 3 {
-		t.Errorf("calls %v, want 3\n%s", calls, out)
+	if calls := callsOf(t, out[0]); calls["cuda float32 sum eager"] != 4 {
+		t.Errorf("calls %v, want 4\n%s", calls, out)
 	}
 }
 
@@ -218,7 +218,7 @@ func TestDropInForwards(t *testing.T) {
 		env  func(rank int) []string
 		want string
 	}{
-		"no agent":        {func(int) []string { return []string{"WEIR_AGENT_SOCKET="} }, "because rank 0: WEIR_AGENT_SOCKET is not set: no agent. Others are reported no more."},
+		"no agent":        {func(int) []string { return []string{"WEIR_AGENT_SOCKET="} }, "because rank 0: WEIR_AGENT_SOCKET is not set: no agent"},
 		"one without":     {func(r int) []string { return map[int][]string{1: {"WEIR_AGENT_SOCKET=/nowhere"}}[r] }, "because rank 1: there is no agent at /nowhere"},
 		"one rank twice":  {func(int) []string { return []string{"WEIR_RANK=0"} }, "because ranks 0 and 1 are both rank 0 of the agent (WEIR_RANK); for a program that starts its ranks itself use weir agent"},
 		"no world size":   {func(int) []string { return []string{"WEIR_WORLD_SIZE="} }, "because rank 0: WEIR_WORLD_SIZE is not set"},
@@ -235,20 +235,10 @@ func TestDropInForwards(t *testing.T) {
 			}
 			out := j.underAgent(t, func(r int) []string { return append([]string{"NRANK=" + strconv.Itoa(r)}, c.env(r)...) })
 			all := strings.Join(out, "\n")
-			if !strings.Contains(all, c.want) || strings.Count(all, "weir-nccl[") != 1 || strings.Count(all, "right\n[<nil>]") != 2 {
-				t.Errorf("want right sums and, once, %q:\n%s", c.want, all)
+			if strings.Count(all, c.want) != 2 || strings.Count(all, "weir-nccl[") != 2 || strings.Count(all, " (2 communicators so far)") != 1 || strings.Count(all, "right\n[<nil>]") != 2 {
+				t.Errorf("want right sums and, of each of two communicators, %q:\n%s", c.want, all)
 			}
 		})
-	}
-}
-
-// TestDropInAlone makes a communicator in a group call: no thread is started for it.
-func TestDropInAlone(t *testing.T) {
-	j := ncclJob{ranks: 2, program: []string{linked(t, "ranks.c"), "alone"}}
-	plain, _ := j.underRun(t, "")
-	out, errs := j.underRun(t, dropIn(t))
-	if out != plain || !strings.HasPrefix(out, "threads ") || strings.Contains(errs, "weir-nccl") {
-		t.Errorf("with the drop-in\n%s%swithout\n%s", out, errs, plain)
 	}
 }
 
@@ -312,7 +302,7 @@ func TestDropInMixed(t *testing.T) {
 	out := j.underAgent(t, func(rank int) []string {
 		return [][]string{{"NRANK=0", "WEIR_NCCL_TIMEOUT=1"}, {"NRANK=1", "LD_PRELOAD="}}[rank]
 	})
-	if !strings.Contains(out[0], "is 2 (Weir: a rank did not answer in time: every rank of a communicator must have this library, or none (rank 0 of 2, first all-gather))") {
+	if !strings.Contains(out[0], "is 2 (Weir: a rank did not answer in time: every rank of a communicator must have this library, or none, and what one makes in one group call all make in one (rank 0 of 2, first all-gather))") {
 		t.Errorf("rank 0:\n%s\nrank 1:\n%s", out[0], out[1])
 	}
 }

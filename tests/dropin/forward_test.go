@@ -29,7 +29,7 @@ func ncclNames(t *testing.T) (forwarded, own []string) {
 			forwarded = append(forwarded, m[2])
 		}
 	}
-	if len(forwarded) < 60 || len(own) < 10 {
+	if len(forwarded) < 50 || len(own) < 20 {
 		t.Fatalf("the list has %d and %d names", len(forwarded), len(own))
 	}
 	return forwarded, own
@@ -88,6 +88,45 @@ func TestDropInForwardsArguments(t *testing.T) {
 	dir := t.TempDir()
 	real := compile(t, filepath.Join(dir, "libnccl.so.2"), library.String(), "-shared", "-fPIC", "-Wl,-soname,libnccl.so.2")
 	caller := compile(t, filepath.Join(dir, "caller"), program.String(), "-fno-builtin", real)
+	if out := preloaded(t, []string{"LD_LIBRARY_PATH=" + dir}, lib, caller); out != "right\n" {
+		t.Error(out)
+	}
+}
+
+// TestDropInForwardsWork calls every function that puts work on a stream, in and out of a group call, against a library that hashes what it
+// is given.
+func TestDropInForwardsWork(t *testing.T) {
+	source, err := os.ReadFile("../../sdk/nccl-dropin/streams.c")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const pair = "\tsum = sum * 31 + (long)%s;\n"
+	var library, program strings.Builder
+	library.WriteString("static long sum;\nlong given(void) { return sum; }\nint ncclAllReduce(void) { return 0; }\nint ncclGroupStart(void) { return 0; }\nint ncclGroupEnd(void) { return 0; }\n")
+	program.WriteString("#include <stdio.h>\n#include <stddef.h>\nlong given(void);\nint ncclGroupStart(void), ncclGroupEnd(void);\ntypedef void *ncclComm_t, *cudaStream_t;\n")
+	library.WriteString("#include <stddef.h>\ntypedef void *ncclComm_t, *cudaStream_t;\n")
+	var calls strings.Builder
+	functions := regexp.MustCompile(`(?m)^WORK\((\w+), (\([^)]*\)),\s+([^)]*)\)$`).FindAllStringSubmatch(string(source), -1)
+	if len(functions) < 13 {
+		t.Fatalf("%d functions", len(functions))
+	}
+	for _, f := range functions {
+		fmt.Fprintf(&library, "int %s%s {\n\tsum = 0;\n", f[1], f[2])
+		fmt.Fprintf(&program, "int %s%s;\n", f[1], f[2])
+		var arguments []string
+		want := 0
+		for i, name := range strings.Split(f[3], ", ") {
+			fmt.Fprintf(&library, pair, name)
+			arguments = append(arguments, fmt.Sprintf("(%s)%d", map[bool]string{true: "void *", false: "long"}[slices.Contains([]string{"src", "dst", "data", "window", "signals", "comm", "stream"}, name)], 101+i))
+			want = want*31 + 101 + i
+		}
+		library.WriteString("\treturn 6;\n}\n")
+		fmt.Fprintf(&calls, "\t\tif (%s(%s) != 6 || given() != %dL) wrong++, puts(\"%s\");\n", f[1], strings.Join(arguments, ", "), want, f[1])
+	}
+	fmt.Fprintf(&program, "int main(void) {\n\tint wrong = 0;\n\tfor (int grouped = 0; grouped < 2; grouped++) {\n\t\tif (grouped) ncclGroupStart();\n%s\t\tif (grouped) ncclGroupEnd();\n\t}\n\tif (!wrong) puts(\"right\");\n\treturn wrong;\n}\n", calls.String())
+	lib, dir := dropIn(t), t.TempDir()
+	real := compile(t, filepath.Join(dir, "libnccl.so.2"), library.String(), "-shared", "-fPIC", "-Wl,-soname,libnccl.so.2")
+	caller := compile(t, filepath.Join(dir, "caller"), program.String(), real)
 	if out := preloaded(t, []string{"LD_LIBRARY_PATH=" + dir}, lib, caller); out != "right\n" {
 		t.Error(out)
 	}

@@ -45,7 +45,7 @@ func TestDropInLaterRefused(t *testing.T) {
 	out := j.underAgent(t, func(rank int) []string {
 		return [][]string{{"NRANK=0", "WEIR_NCCL_TIMEOUT=1"}, {"NRANK=1", "LD_PRELOAD="}}[rank]
 	})
-	const want = "state 2 Weir: a rank did not answer in time: every rank of a communicator must have this library, or none (rank 0 of 2, first all-gather)\n[<nil>]"
+	const want = "state 2 Weir: a rank did not answer in time: every rank of a communicator must have this library, or none, and what one makes in one group call all make in one (rank 0 of 2, first all-gather)\n[<nil>]"
 	if !strings.Contains(out[0], want) {
 		t.Errorf("lacks %q:\n%s", want, out)
 	}
@@ -114,7 +114,7 @@ func TestDropInPairs(t *testing.T) {
 		ranks int
 		want  string
 	}{
-		"more ranks than processes": {6, ": weir_join: join as any rank of 6: 4 of 6 ranks asked to join: ranks 4, 5 did not within 1s. Others"},
+		"more ranks than processes": {6, ": weir_join: join as any rank of 6: 4 of 6 ranks asked to join: ranks 4, 5 did not within 1s\n"},
 		"fewer":                     {3, " alone, because rank "}, // whose pair is complete is served; the fourth is refused, or waits for a job after this one
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -84,6 +84,17 @@ func TestDropInCost(t *testing.T) {
 	}
 }
 
+// TestDropInGroupCost prints what group calls of so many sums take, Weir's and NCCL's, in turns; it asserts no time.
+func TestDropInGroupCost(t *testing.T) {
+	devices(t)
+	ranks, weir, library := program(t, filepath.Join("gpu", "ranks")), program(t, "weir"), program(t, filepath.Join("lib", "libweir-nccl.so.2"))
+	out, _, _ := runRanks(t, weir, "run", "-q", "-n", "2", "--", "env", "LD_PRELOAD="+library, "WEIR_NCCL_GROUP_SUMS=64", "ID="+filepath.Join(t.TempDir(), "id"), ranks, "groups")
+	if strings.Count(out, " sums: Weir ") != 21 {
+		t.Fatalf("it prints\n%s", out)
+	}
+	t.Log("\n" + out)
+}
+
 // api prints what a call of one element takes from Go, as the program ranks does from C.
 func api(s *rank.Session, p *ondevice.Program) error {
 	const warm = 5

@@ -65,9 +65,10 @@ static void parts(void) {
 // refused tells what becomes of one whose peer does not agree.
 static void refused(void) {
 	comm *c = begin(0);
-	if (rank) { sleep(3); return; }
+	if (rank) { wait_until_over(); return; }
 	int now = wait_for(c);
 	printf("state %d %s\n", now, ncclGetLastError(c));
+	over();
 	MUST(ncclCommAbort(c));
 }
 
@@ -128,12 +129,7 @@ static void *end_it(void *c) {
 static void ended(void) {
 	comm *c = begin(0), *part;
 	pthread_t thread;
-	char over[300];
-	snprintf(over, sizeof over, "%s.over", getenv("ID"));
-	if (rank) { // is there until rank 0 is done
-		for (int i = 0; access(over, F_OK) && i < 60000; i++) usleep(1000);
-		return;
-	}
+	if (rank) { wait_until_over(); return; }
 	if (getenv("SPLIT")) {
 		MUST(wait_for(c));
 		int r = ncclCommSplit(c, 0, 0, &part, &not_blocking);
@@ -143,7 +139,7 @@ static void ended(void) {
 	pthread_create(&thread, 0, end_it, c);
 	pthread_join(thread, 0);
 	printf("came back %s\n", now() - start < 20e9 ? "soon" : "late");
-	fclose(fopen(over, "w"));
+	over();
 }
 
 int main(int argc, char **argv) {

@@ -73,6 +73,18 @@ static id meet(int number) {
 		}
 }
 
+// A rank that waits until another one has done what it is there for.
+static inline void over(void) {
+	char path[300];
+	snprintf(path, sizeof path, "%s.over", getenv("ID"));
+	fclose(fopen(path, "w"));
+}
+static inline void wait_until_over(void) {
+	char path[300];
+	snprintf(path, sizeof path, "%s.over", getenv("ID"));
+	for (int i = 0; access(path, F_OK) && i < 60000; i++) usleep(1000);
+}
+
 static comm *make(int number) {
 	comm *c;
 	MUST(ncclCommInitRank(&c, ranks, meet(number), rank));
@@ -164,16 +176,6 @@ static void split(void) {
 	status(c);
 	MUST(ncclCommDestroy(half));
 	sum(c, F32, rank, ranks);
-}
-
-// alone makes a communicator in a group call.
-static void alone(void) {
-	comm *c;
-	MUST(ncclGroupStart());
-	MUST(ncclCommInitRank(&c, ranks, meet(0), rank));
-	MUST(ncclGroupEnd());
-	sum(c, F32, rank, ranks);
-	printf("threads %d\n", threads());
 }
 
 static void plain(void) {
@@ -285,6 +287,39 @@ static void cost(void) {
 	if (!shared) MUST(ncclCommDestroy(c)); // over sockets of one GPU's ranks NCCL has been seen to wait in it for ever
 }
 
+// groups prints what a group call of 1 to most sums takes until its stream has done them, in microseconds, by Weir and by the library REAL
+// alone: medians of rounds in which the two take turns. WEIR_NCCL_GROUP_SUMS has to let them all be Weir's.
+static void groups(int most) {
+	enum { WARM = 3, ROUNDS = 51 };
+	static const size_t bytes[] = {1024, 32 << 10, 1 << 20};
+	comm *c = make(0);
+	void *real = dlopen(getenv("REAL"), RTLD_NOW | RTLD_NOLOAD);
+	if (!real) { printf("%s\n", dlerror()); exit(1); }
+	struct { int (*start)(void), (*end)(void), (*call)(const void *, void *, size_t, int, int, comm *, void *); } ways[2] = {{ncclGroupStart, ncclGroupEnd, ncclAllReduce}, {0}};
+	*(void **)&ways[1].start = dlsym(real, "ncclGroupStart");
+	*(void **)&ways[1].end = dlsym(real, "ncclGroupEnd");
+	*(void **)&ways[1].call = dlsym(real, "ncclAllReduce");
+	int rounds = getenv("SHARE") ? 11 : ROUNDS;
+	void *data;
+	MUST(cuMemAlloc_v2(&data, most * bytes[2]));
+	for (int b = 0; b < 3; b++)
+		for (int count = 1; count <= most; count *= 2) {
+			double took[2][ROUNDS];
+			for (int i = -WARM; i < rounds; i++)
+				for (int w = 0; w < 2; w++) {
+					double begun = now();
+					MUST(ways[w].start());
+					for (int k = 0; k < count; k++) MUST(ways[w].call((char *)data + k * bytes[b], (char *)data + k * bytes[b], bytes[b] / 4, F32, SUM, c, stream));
+					MUST(ways[w].end());
+					MUST(cuStreamSynchronize(stream));
+					if (i >= 0) took[w][i] = now() - begun;
+				}
+			for (int w = 0; w < 2; w++) qsort(took[w], rounds, sizeof(double), compare);
+			if (rank == 0) printf("%zu bytes, %d sums: Weir %.1f, NCCL %.1f\n", bytes[b], count, took[0][rounds / 2] / 1e3, took[1][rounds / 2] / 1e3);
+		}
+	if (!getenv("SHARE")) MUST(ncclCommDestroy(c));
+}
+
 // loop prints the nanoseconds of a call of which the library does nothing: the median of 101 loops.
 static void loop(void) {
 	comm *c = make(0);
@@ -311,10 +346,10 @@ int main(int argc, char **argv) {
 	else if (!strcmp(what, "plain")) plain();
 	else if (!strcmp(what, "silent")) silent();
 	else if (!strcmp(what, "split")) split();
-	else if (!strcmp(what, "alone")) alone();
 	else if (!strcmp(what, "lost")) lost();
 	else if (!strcmp(what, "aborted")) aborted();
 	else if (!strcmp(what, "cost")) cost();
+	else if (!strcmp(what, "groups")) groups(argc > 2 ? atoi(argv[2]) : 64);
 	else if (!strcmp(what, "loop")) loop();
 	else return printf("no scenario %s\n", what), 2;
 	return 0;
