@@ -151,7 +151,7 @@ class ProcessGroupWeir(dist.ProcessGroup):
         return completed([]) if work is None else work
 
     def shutdown(self):
-        """Ends the other backends and leaves the group. destroy_process_group calls it, from PyTorch 2.6 on."""
+        """Ends the other backends and leaves the group. destroy_process_group calls it in PyTorch 2.11, and not yet in 2.6."""
         try:
             self._others.end("shutdown")
         finally:
