@@ -264,8 +264,14 @@ func TestReloadOfAVersionThatFails(t *testing.T) {
 			if len(after.Groups) == 1 && after.Groups[0].Switch != nil {
 				t.Errorf("groups %+v, before %+v", after.Groups, before.Groups)
 			}
+			if len(after.Groups) != 1 {
+				t.Fatalf("the run has ended, or its group has: %+v\n%s", after, &r.out)
+			}
 			calls := after.Groups[0].Ranks[0].Calls
-			r.until("calls go on", func() bool { return r.status().Groups[0].Ranks[0].Calls > calls+20 })
+			r.until("calls go on", func() bool {
+				now := r.status()
+				return len(now.Groups) == 1 && now.Groups[0].Ranks[0].Calls > calls+20
+			})
 			r.become(c.first)
 			if out, err := r.reload(); err != nil || !switchedAt.MatchString(out) {
 				t.Errorf("the reload after that: %v\n%s", err, out)
