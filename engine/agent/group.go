@@ -62,8 +62,7 @@ func newGroup(j *job, ranks []int) (*group, error) {
 	}
 	g.members = lo.Map(ranks, func(r, _ int) *member { return j.ranks[r] })
 	facts := lo.Map(g.members, func(m *member, _ int) collective.Rank { return m.facts })
-	g.facts = GroupFacts(g.id, facts, j.agent.topology(), j.agent.opts.Deterministic)
-	g.facts.ShareDevices = j.agent.opts.ShareDevices
+	g.facts = GroupFacts(g.id, facts, j.agent.topology(), Wishes{Deterministic: j.agent.opts.Deterministic, ShareDevices: j.agent.opts.ShareDevices})
 	size := rankv1.BoardSize(len(ranks))
 	file, err := newShared("weir-board-"+g.id, size)
 	if err != nil {
@@ -79,15 +78,23 @@ func newGroup(j *job, ranks []int) (*group, error) {
 	return g, nil
 }
 
-// GroupFacts is what is known of a group of ranks on this host. deterministic is what the configuration asks for.
-func GroupFacts(id string, ranks []collective.Rank, t topology.Graph, deterministic bool) collective.Group {
+// Wishes are what the configuration asks of every group, as far as backends are told (group.*).
+type Wishes struct{ Deterministic, ShareDevices bool }
+
+// Of is a group with the wishes.
+func (w Wishes) Of(g collective.Group) collective.Group {
+	g.Deterministic, g.ShareDevices = w.Deterministic, w.ShareDevices
+	return g
+}
+
+// GroupFacts is what is known of a group of ranks on this host.
+func GroupFacts(id string, ranks []collective.Rank, t topology.Graph, wishes Wishes) collective.Group {
 	g := collective.HostGroup(id, len(ranks))
 	g.Ranks = onOnlyNode(ranks, t.Host)
 	g.Cores = min(runtime.NumCPU(), runtime.GOMAXPROCS(0)) // the second knows of a container's quota
 	g.Platform = runtime.GOOS + "/" + runtime.GOARCH
 	g.P2P, g.P2PDetail = PeerAccess(ranks, t)
 	g.Multicast = t.Multicast
-	g.Deterministic = deterministic
 	for a := range ranks {
 		for b := range ranks {
 			if a != b && ranks[a].Device != nil && ranks[b].Device != nil {
@@ -95,7 +102,7 @@ func GroupFacts(id string, ranks []collective.Rank, t topology.Graph, determinis
 			}
 		}
 	}
-	return g
+	return wishes.Of(g)
 }
 
 // onOnlyNode puts ranks on the host's NUMA node if it has no other: no rank has to be bound for that to be known.

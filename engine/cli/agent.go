@@ -15,6 +15,12 @@ import (
 	"github.com/weir-project/weir/sdk/rank"
 )
 
+// wishes are what the configuration asks of every group.
+func (e *engine) wishes() agent.Wishes {
+	g := e.config.Group
+	return agent.Wishes{Deterministic: g.Deterministic, ShareDevices: g.ShareDevices}
+}
+
 // listen starts the agent of an engine. When ctx is done its ranks are being ended.
 func (a *app) listen(ctx context.Context, e *engine, ranks int, quiet bool) (*agent.Agent, error) {
 	cfg := e.config

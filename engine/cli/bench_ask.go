@@ -28,7 +28,7 @@ func (j *benchJob) ask(ctx context.Context) {
 	e := j.engine
 	ranks := j.placed()
 	j.prove(ctx, ranks)
-	group := agent.GroupFacts("bench", ranks, e.topology, e.config.Group.Deterministic)
+	group := agent.GroupFacts("bench", ranks, e.topology, e.wishes())
 	j.expected = map[collective.Class]dispatch.Decision{}
 	for _, class := range j.spec.Classes() {
 		j.expected[class] = dispatch.Resolve(ctx, e.host.Candidates(), group, class, dispatch.Options{Policy: e.policy, AskAll: true})

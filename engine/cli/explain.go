@@ -74,6 +74,7 @@ func (a *app) explainQuestion(c *cobra.Command, q *question) (err error) {
 			return err
 		}
 		defer func() { err = firstError(err, e.close()) }()
+		s.wishes = e.wishes()
 		if s.live() {
 			s.setLive(e.topology)
 		}

@@ -80,8 +80,13 @@ func (s *subject) choose() error {
 			return fmt.Errorf("--ranks %d cannot be divided evenly over %d hosts", q.ranks, q.hosts)
 		}
 		per = q.ranks / q.hosts
+		if per > n && s.live() && s.wishes.ShareDevices { // as ranks that join with the device "auto" are spread
+			s.positions = lo.Times(per, func(r int) int { return r % n })
+			return nil
+		}
 		if per > n && s.class.Memory == collective.CUDA {
-			return fmt.Errorf("--ranks: the topology has %d GPUs, not %d; for more give --hosts, or another --topo", n, per)
+			return fmt.Errorf("--ranks: the topology has %d GPUs, not %d; for more give --hosts, or another --topo%s", n, per,
+				lo.Ternary(s.live(), ", or on this machine group.share_devices, for tests", ""))
 		}
 	}
 	s.positions = lo.Range(min(per, n))
@@ -117,7 +122,7 @@ func (s *subject) hostGroup() error {
 			}
 		}
 	} else {
-		s.group = agent.GroupFacts("explain", make([]collective.Rank, n), s.machine, false)
+		s.group = agent.GroupFacts("explain", make([]collective.Rank, n), s.machine, agent.Wishes{})
 	}
 	s.positions = nil
 	if s.class.Memory == collective.CUDA {
@@ -141,7 +146,7 @@ func (s *subject) gpuGroup() error {
 		for i := range ranks {
 			ranks[i].Device = &sub.Devices[i]
 		}
-		s.group = agent.GroupFacts("explain", ranks, sub, false)
+		s.group = agent.GroupFacts("explain", ranks, sub, agent.Wishes{})
 	}
 	s.infer()
 	s.tell()

@@ -64,6 +64,7 @@ func (a *app) writeMatrix(c *cobra.Command, q *question, candidate dispatch.Cand
 		if err := s.readTopology(c.Context(), c.InOrStdin()); err != nil {
 			return wrong(err)
 		}
+		s.wishes = e.wishes()
 		x.Devices = s.devices
 		row, err := fares(c.Context(), candidate, s, m.About)
 		if err != nil {
@@ -123,6 +124,7 @@ func fares(ctx context.Context, candidate dispatch.Candidate, machine *subject, 
 		if err := s.complete(); err != nil {
 			return row, usageError{err}
 		}
+		s.group = s.wishes.Of(s.group)
 		answer := explain.Answer{Decision: dispatch.Resolve(ctx, []dispatch.Candidate{candidate}, s.group, s.class, dispatch.Options{AskAll: true, Hypothetical: true})}
 		if ctx.Err() != nil {
 			return row, context.Cause(ctx)

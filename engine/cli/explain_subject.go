@@ -13,6 +13,7 @@ import (
 	"github.com/weir-project/weir/core/collective"
 	"github.com/weir-project/weir/core/topology"
 	"github.com/weir-project/weir/core/topology/foreign"
+	"github.com/weir-project/weir/engine/agent"
 	"github.com/weir-project/weir/engine/files"
 	"github.com/weir-project/weir/engine/profiles"
 )
@@ -29,6 +30,7 @@ type subject struct {
 	model     *profiles.Model
 	p2p       topology.P2P
 	multicast topology.Answer
+	wishes    agent.Wishes // of the configuration, for groups of Weir's own
 
 	machine   topology.Graph // of one host
 	source    string

@@ -85,7 +85,7 @@ func (e *engine) scheduleOf(ctx context.Context, name string, ranks int) (*plan.
 		return nil, usageError{fmt.Errorf("the plan of backend %s is a %s, not a schedule", name, c.Info.Kind)}
 	}
 	class := collective.Class{Memory: collective.Host, DataType: first(c.Info.Requirements.DataTypes, collective.Float32), Op: first(c.Info.Requirements.Ops, collective.Sum), Registered: c.Info.Requirements.Registered}
-	group := agent.GroupFacts("schedule", make([]collective.Rank, ranks), e.topology, e.config.Group.Deterministic)
+	group := agent.GroupFacts("schedule", make([]collective.Rank, ranks), e.topology, e.wishes())
 	d := dispatch.Resolve(ctx, []dispatch.Candidate{c}, group, class, dispatch.Options{AskAll: true})
 	if err := ctx.Err(); err != nil {
 		return nil, context.Cause(ctx)
