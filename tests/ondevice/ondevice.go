@@ -86,8 +86,7 @@ func (p *Program) Load(g *rank.Group, n int) error {
 			return err
 		}
 	}
-	// The copy returns when the numbers are on their way, and the program's stream does not wait for the default one.
-	return errors.Join(p.ToDevice(p.Src, Raw(src)), p.SynchronizeStream(0))
+	return p.ToDevice(p.Src, Raw(src))
 }
 
 // Check waits for the stream and compares a result with the sum of what Load wrote.

@@ -80,6 +80,26 @@ func TestMemoryAndStreams(t *testing.T) {
 	}
 }
 
+// TestDoneForEveryStream: what ToDevice and Fill have written is there for a stream that does not wait for the default one, on
+// which the driver does both.
+func TestDoneForEveryStream(t *testing.T) {
+	t.Setenv("FAKE_CUDA_LATE", "600000")
+	a, _ := fake(t)
+	p, err := a.Alloc(1 << 20)
+	check(t, err)
+	s, err := a.NewStream()
+	check(t, err)
+	want, got := bytes.Repeat([]byte{1, 2, 3, 4}, 1<<18), make([]byte, 1<<20)
+	check(t, a.ToDevice(p, want), a.ToHostAsync(got, p, s), a.SynchronizeStream(s))
+	if !bytes.Equal(got, want) {
+		t.Error("ToDevice returned before the copy was done")
+	}
+	check(t, a.Fill(p, 9, 1<<20), a.ToHostAsync(got, p, s), a.SynchronizeStream(s))
+	if !bytes.Equal(got, bytes.Repeat([]byte{9}, 1<<20)) {
+		t.Error("Fill returned before it was done")
+	}
+}
+
 func TestCapture(t *testing.T) {
 	a, _ := fake(t)
 	p, err := a.Alloc(16)

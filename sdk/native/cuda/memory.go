@@ -22,12 +22,23 @@ func (a *API) MemInfo() (free, total int64, err error) {
 	return int64(*f), int64(*t), err
 }
 
-// ToDevice copies from host memory and returns when src may be changed.
+// ToDevice copies from host memory and returns when dst is complete, for whatever stream. The driver's own function may return
+// when src is staged, and streams of NewStream do not wait for the default stream that copies it on.
 func (a *API) ToDevice(dst Pointer, src []byte) error {
-	return a.call(memcpyHtoD, uintptr(dst), uintptr(unsafe.Pointer(unsafe.SliceData(src))), uintptr(len(src)))
+	err := a.call(memcpyHtoD, uintptr(dst), uintptr(unsafe.Pointer(unsafe.SliceData(src))), uintptr(len(src)))
+	return a.settled(err)
 }
 
-// ToHost copies into host memory and returns when dst is complete.
+// settled waits for the default stream, unless there is an error already.
+func (a *API) settled(err error) error {
+	if err != nil {
+		return err
+	}
+	return a.SynchronizeStream(0)
+}
+
+// ToHost copies into host memory and returns when dst is complete. It does not wait for streams of NewStream: what they write to
+// src must be done.
 func (a *API) ToHost(dst []byte, src Pointer) error {
 	return a.call(memcpyDtoH, uintptr(unsafe.Pointer(unsafe.SliceData(dst))), uintptr(src), uintptr(len(dst)))
 }
@@ -48,9 +59,9 @@ func (a *API) CopyAsync(dst, src Pointer, bytes int64, s Stream) error {
 	return a.call(memcpyDtoDAsync, uintptr(dst), uintptr(src), uintptr(bytes), uintptr(s))
 }
 
-// Fill sets every byte of device memory.
+// Fill sets every byte of device memory and returns when that is done, for whatever stream: see ToDevice.
 func (a *API) Fill(dst Pointer, value byte, bytes int64) error {
-	return a.call(memsetD8, uintptr(dst), uintptr(value), uintptr(bytes))
+	return a.settled(a.call(memsetD8, uintptr(dst), uintptr(value), uintptr(bytes)))
 }
 
 // FillAsync is Fill in stream order.

@@ -107,6 +107,7 @@ static void fill(int type, int as) {
 	static float f[N];
 	for (int i = 0; i < N; i++) d[i] = f[i] = as + 1 + i % 5;
 	MUST(cuMemcpyHtoD_v2(memory, type == F64 ? (void *)d : f, N * (type == F64 ? 8 : 4)));
+	MUST(cuStreamSynchronize(NULL)); // the copy may be on its way still, and the stream does not wait for the default one
 }
 static void sum(comm *c, int type, int as, int world) {
 	fill(type, as);

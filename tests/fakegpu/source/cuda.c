@@ -9,6 +9,14 @@
 //   FAKE_P2P            faults of writes into another device's memory, such as wrong:0>1,never:1>0 (see below)
 //   FAKE_CUDA_GRAPHS    how many instantiated graphs there is room for before making one waits for the whole device (24)
 //   FAKE_CUDA_RESIDENT  how many blocks of any kernel each of the four multiprocessors runs at once (32)
+//   FAKE_CUDA_LATE      milliseconds after which the default stream does work that nobody waits for (1000)
+//   CUDA_DEVICE_MAX_CONNECTIONS  how many queues the streams of a context share (8), as with the real driver
+// Three things that a real driver may do are always done here, so that a program that leans on luck does not pass:
+//   - The default stream is late: it begins work when somebody waits for it. cuMemcpyHtoD from memory that is not page-locked
+//     returns when src is staged, cuMemsetD8 at once, and streams made with CU_STREAM_NON_BLOCKING do not wait for either.
+//   - Work of streams that share a queue begins in the order in which it was given, so that what is behind a kernel that waits, and a
+//     second piece of work of the same stream, does not begin.
+//   - What waits for the whole device waits for the kernels of all its streams.
 // As with the real driver, a call that may not be made while a stream is captured invalidates the capture.
 //
 // An image that is an ELF shared object of the host is loaded and its kernels run: int NAME(void **arguments) in stream order,
@@ -42,6 +50,8 @@ typedef struct event {
 	uint64_t capture; // that it was recorded in; 0 for none
 	struct graph *graph;
 	tail tail;
+	struct stream *source; // that it was recorded in last, and how much that had then been given
+	uint64_t upto;
 } event;
 typedef struct kernel { int (*run)(void **); int n; unsigned sizes[64]; } kernel;
 typedef struct op {
@@ -57,14 +67,21 @@ typedef struct op {
 	struct graph *graph;
 	tail after; // of a graph's node
 	int index, captured;
+	uint64_t at, ticket; // its number in its stream, and in its queue
+	struct timespec latest; // in the default stream: when it begins at the latest
+	int staged; // src is the operation's own
 	struct op *next;
 } op;
+enum { QUEUES = 32 };
+typedef struct queue { int streams; uint64_t given, begun; } queue;
 typedef struct graph { op **ops; int n; object **objects; int owned, pending, gone; } graph;
-typedef struct context { int device; struct stream *standard; int users; } context;
+typedef struct context { int device; struct stream *standard; int users; queue queues[QUEUES], own; } context; // own: the default stream's
 typedef struct stream {
 	context *context;
 	op *first, **last;
-	int busy, ended, status;
+	int busy, ended, status, blocking;
+	queue *queue;
+	uint64_t put, due; // how many operations it was given, and how many of them somebody waits for
 	uint64_t capture;
 	int mode;
 	graph *graph;
@@ -219,8 +236,10 @@ static block *forget(void *p) {
 		}
 	return 0;
 }
+static result drain(stream *handle, int wait);
 static result give(void *p) {
 	if (unsafe()) return CAPTURE_UNSUPPORTED;
+	if (current && current->standard) drain(0, 1); // the real one waits for the whole device
 	pthread_mutex_lock(&lock);
 	block *gone = forget(p);
 	if (gone && !gone->host) used[gone->device] -= gone->n;
@@ -416,17 +435,34 @@ static void run_graph(graph *g) {
 	if (--g->pending == 0 && g->gone) drop(g);
 	pthread_mutex_unlock(&lock);
 }
+static int later(struct timespec t) {
+	struct timespec now;
+	clock_gettime(CLOCK_REALTIME, &now);
+	return t.tv_sec > now.tv_sec || (t.tv_sec == now.tv_sec && t.tv_nsec > now.tv_nsec);
+}
+// held reports whether a default stream puts its next operation off.
+static int held(stream *s) { return s->context->standard == s && s->first && s->first->at > s->due && later(s->first->latest); }
+// hurry has a stream do what it was given up to a number; the lock is held.
+static void hurry(stream *s, uint64_t upto) {
+	if (s->due < upto) s->due = upto;
+	pthread_cond_broadcast(&changed);
+}
 static void *work(void *argument) {
 	stream *s = argument;
 	pthread_mutex_lock(&lock);
 	for (;;) {
-		while (!s->first && !s->ended) pthread_cond_wait(&changed, &lock);
+		while ((!s->first && !s->ended) || held(s))
+			if (s->first) pthread_cond_timedwait(&changed, &lock, &s->first->latest); else pthread_cond_wait(&changed, &lock);
 		if (!s->first) break;
 		op *o = s->first;
 		if (!(s->first = o->next)) s->last = &s->first;
 		s->busy = 1;
+		while (s->queue->begun != o->ticket) pthread_cond_wait(&changed, &lock);
+		s->queue->begun++;
+		pthread_cond_broadcast(&changed);
 		pthread_mutex_unlock(&lock);
 		perform(o);
+		if (o->staged) free(o->src);
 		if (o->kind == LAUNCH) { free(o->arguments[o->kernel->n]); free(o->arguments); }
 		free(o);
 		pthread_mutex_lock(&lock);
@@ -436,9 +472,15 @@ static void *work(void *argument) {
 	pthread_mutex_unlock(&lock);
 	return 0;
 }
-static stream *make(context *c) {
+static int connections(void) {
+	long n = number("CUDA_DEVICE_MAX_CONNECTIONS", 8);
+	return n < 1 ? 1 : n > QUEUES ? QUEUES : n;
+}
+static stream *make(context *c, queue *q) {
 	stream *s = calloc(1, sizeof *s);
 	s->context = c;
+	s->queue = q;
+	q->streams++;
 	s->last = &s->first;
 	s->next = streams;
 	streams = s;
@@ -450,7 +492,7 @@ static stream *make(context *c) {
 static stream *find(stream *s) {
 	if ((uintptr_t)s > 2) return s;
 	if (!current) return 0;
-	if (!current->standard) current->standard = make(current);
+	if (!current->standard) current->standard = make(current, &current->own);
 	return current->standard;
 }
 // join adds to a tail what is not in it.
@@ -492,20 +534,43 @@ static result record(stream *s, const op *o) {
 	s->tail.ops[0] = copy;
 	return OK;
 }
+// put gives a stream an operation that is not captured.
+static void put(stream *s, const op *o) {
+	op *copy = malloc(sizeof *copy);
+	*copy = *o;
+	copy->next = 0;
+	copy->at = ++s->put;
+	copy->ticket = s->queue->given++;
+	long late = number("FAKE_CUDA_LATE", 1000);
+	clock_gettime(CLOCK_REALTIME, &copy->latest);
+	copy->latest.tv_sec += late / 1000;
+	if ((copy->latest.tv_nsec += late % 1000 * 1000000) >= 1000000000) { copy->latest.tv_sec++; copy->latest.tv_nsec -= 1000000000; }
+	if (copy->kind == RECORD) { copy->number = ++copy->event->recorded; copy->event->capture = 0; copy->event->source = s; copy->event->upto = copy->at; }
+	if (copy->kind == WAIT) {
+		copy->number = copy->event->recorded;
+		if (copy->event->source) hurry(copy->event->source, copy->event->upto);
+	}
+	*s->last = copy;
+	s->last = &copy->next;
+	pthread_cond_broadcast(&changed);
+}
+// behind has later work of a stream come after the present work of another.
+static void behind(stream *s, stream *other) {
+	if (!other || other == s || (!other->first && !other->busy)) return;
+	event *e = calloc(1, sizeof *e); // kept: the queues name it
+	put(other, &(op){.kind = RECORD, .event = e});
+	put(s, &(op){.kind = WAIT, .event = e});
+}
 static result append(stream *s, const op *o) {
 	if (!s->status && o->kind == WAIT && o->event->capture && captured(o->event->capture)) { // the stream joins the capture
 		s->status = 1; s->mode = 1; s->capture = o->event->capture; s->graph = o->event->graph;
 		s->tail = (tail){0};
 	}
 	if (s->status) return record(s, o);
-	op *copy = malloc(sizeof *copy);
-	*copy = *o;
-	copy->next = 0;
-	if (copy->kind == RECORD) { copy->number = ++copy->event->recorded; copy->event->capture = 0; }
-	if (copy->kind == WAIT) copy->number = copy->event->recorded;
-	*s->last = copy;
-	s->last = &copy->next;
-	pthread_cond_broadcast(&changed);
+	if (s->blocking) behind(s, s->context->standard);
+	for (stream *other = streams; s->context->standard == s && other; other = other->next)
+		if (other->blocking && other->context == s->context && !other->status) behind(s, other);
+	put(s, o);
 	return OK;
 }
 static result enqueue(stream *handle, op o) {
@@ -518,16 +583,19 @@ static result enqueue(stream *handle, op o) {
 	return r;
 }
 result cuStreamCreate(stream **s, unsigned f) {
-	(void)f;
 	if (!current) return BAD_CONTEXT;
 	pthread_mutex_lock(&lock);
-	*s = make(current);
+	queue *q = current->queues;
+	for (int i = 1; i < connections(); i++) if (current->queues[i].streams < q->streams) q = &current->queues[i];
+	*s = make(current, q);
+	(*s)->blocking = !(f & 1);
 	pthread_mutex_unlock(&lock);
 	return OK;
 }
 result cuStreamDestroy_v2(stream *s) {
 	pthread_mutex_lock(&lock);
 	s->ended = 1; // the memory stays: a graph or event may still name it
+	s->queue->streams--;
 	pthread_cond_broadcast(&changed);
 	pthread_mutex_unlock(&lock);
 	return OK;
@@ -537,6 +605,7 @@ static result drain(stream *handle, int wait) {
 	pthread_mutex_lock(&lock);
 	stream *s = find(handle);
 	result r = !s ? BAD_CONTEXT : s->status ? CAPTURE_UNSUPPORTED : OK;
+	if (!r) hurry(s, s->put);
 	while (!r && (s->first || s->busy)) {
 		if (!wait) { r = NOT_READY; break; }
 		pthread_cond_wait(&changed, &lock);
@@ -558,6 +627,7 @@ result cuEventDestroy_v2(event *e) { (void)e; return OK; } // a queue may still 
 result cuEventRecord(event *e, stream *s) { return enqueue(s, (op){.kind = RECORD, .event = e}); }
 result cuEventQuery(event *e) {
 	pthread_mutex_lock(&lock);
+	if (e->source) hurry(e->source, e->upto);
 	result r = e->happened < e->recorded ? NOT_READY : OK;
 	pthread_mutex_unlock(&lock);
 	return broken() ? broken() : r;
@@ -565,6 +635,7 @@ result cuEventQuery(event *e) {
 result cuEventSynchronize(event *e) {
 	if (unsafe()) return CAPTURE_UNSUPPORTED;
 	pthread_mutex_lock(&lock);
+	if (e->source) hurry(e->source, e->upto);
 	while (e->happened < e->recorded) pthread_cond_wait(&changed, &lock);
 	pthread_mutex_unlock(&lock);
 	return OK;
@@ -578,19 +649,23 @@ result cuMemcpyHtoDAsync_v2(void *d, void *s, size_t n, stream *q) { return enqu
 result cuMemcpyDtoHAsync_v2(void *d, void *s, size_t n, stream *q) { return enqueue(q, (op){.kind = COPY, .dst = d, .src = s, .n = n}); }
 result cuMemcpyDtoDAsync_v2(void *d, void *s, size_t n, stream *q) { return enqueue(q, (op){.kind = COPY, .dst = d, .src = s, .n = n}); }
 result cuMemsetD8Async(void *d, unsigned char v, size_t n, stream *q) { return enqueue(q, (op){.kind = FILL, .dst = d, .src = (void *)(intptr_t)v, .n = n}); }
-static result copy(void *d, void *s, size_t n) {
+result cuMemcpyDtoH_v2(void *d, void *s, size_t n) {
 	if (!current) return BAD_CONTEXT;
 	if (unsafe()) return CAPTURE_UNSUPPORTED;
 	result r = cuMemcpyDtoDAsync_v2(d, s, n, 0);
 	return r ? r : cuStreamSynchronize(0);
 }
-result cuMemcpyHtoD_v2(void *d, void *s, size_t n) { return copy(d, s, n); }
-result cuMemcpyDtoH_v2(void *d, void *s, size_t n) { return copy(d, s, n); }
-result cuMemsetD8_v2(void *d, unsigned char v, size_t n) {
+result cuMemcpyHtoD_v2(void *d, void *s, size_t n) {
+	unsigned type = 0;
+	if (cuPointerGetAttribute(&type, 2, s) == OK) return cuMemcpyDtoH_v2(d, s, n); // page-locked: it waits
+	if (!current) return BAD_CONTEXT;
 	if (unsafe()) return CAPTURE_UNSUPPORTED;
-	result r = cuMemsetD8Async(d, v, n, 0);
-	return r ? r : cuStreamSynchronize(0);
+	void *staged = memcpy(malloc(n + 1), s, n);
+	result r = enqueue(0, (op){.kind = COPY, .dst = d, .src = staged, .n = n, .staged = 1});
+	if (r) free(staged);
+	return r;
 }
+result cuMemsetD8_v2(void *d, unsigned char v, size_t n) { return unsafe() ? CAPTURE_UNSUPPORTED : cuMemsetD8Async(d, v, n, 0); }
 result cuLaunchHostFunc(stream *s, void (*fn)(void *), void *a) { return enqueue(s, (op){.kind = HOST, .fn = fn, .src = a}); }
 // fakeLaunch is how the fake NCCL starts what would be a kernel.
 result fakeLaunch(stream *s, void (*fn)(void *), void *a) { return enqueue(s, (op){.kind = KERNEL, .fn = fn, .src = a}); }

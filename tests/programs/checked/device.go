@@ -39,9 +39,6 @@ func (p *program) onDevice(g *rank.Group, c call, number int) error {
 	if err := d.ToDevice(d.Src, ondevice.Raw(numbers)); err != nil {
 		return err
 	}
-	if err := d.SynchronizeStream(0); err != nil {
-		return err
-	}
 	err := d.Sum(g, dst, d.Src, c.elements)
 	if err == nil {
 		err = d.SynchronizeStream(d.Stream)
