@@ -49,6 +49,7 @@ func (q Requirements) Fields() []Field {
 		{"modes", lo.Compact([]string{list(q.Modes)})},
 		{"in_flight", say(q.InFlight > 0, "at most %s of a group at once", Count(q.InFlight, "call"))},
 		{"deterministic", say(q.Deterministic, "promises the same bits on every rank and in every run")},
+		{"order", say(q.Order != "", "adds in %s order whatever the size", q.Order)},
 		{"vendors", lo.Compact([]string{strings.Join(q.Vendors, " or ")})},
 		{"registered", say(q.Registered, "buffers that the group allocated")},
 		{"numa_nodes", say(q.NUMANodes > 1, "ranks bound to %s or more", Count(q.NUMANodes, "NUMA node"))},

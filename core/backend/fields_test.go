@@ -27,6 +27,7 @@ func TestFields(t *testing.T) {
 		P2P: topology.P2PVerified, Multicast: true, Vendors: []string{"nvidia"}, Capabilities: []string{"9.0"}, Platforms: []string{"linux/amd64"},
 		Driver: "550", Libraries: []collective.Library{{Name: "nccl", Version: "2.27"}}, Windows: []backend.Window{{Range: upTo(1024)}},
 		Multiple: 16, Alignment: 16, Placement: collective.InPlace, Modes: []backend.Mode{backend.Eager}, Registered: true, InFlight: 1, Deterministic: true,
+		Order: backend.RankOrder,
 	}
 	for i := range reflect.TypeOf(all).NumField() {
 		if reflect.ValueOf(all).Field(i).IsZero() {

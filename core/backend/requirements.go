@@ -33,7 +33,17 @@ type Requirements struct {
 
 	// Deterministic is a promise rather than a need: equal inputs give the same bits on every rank and in every run.
 	Deterministic bool
+
+	// Order names the order in which a Deterministic backend adds every element, whatever the message's size and the element's
+	// place in it; "": one of its own. Backends of one order may share the sizes of a group that asks for determinism.
+	Order Order
 }
+
+// Order is an order of addition.
+type Order string
+
+// RankOrder is that of the ranks, from 0 on: types of 16 bits in float32, the others in their own, rounded once.
+const RankOrder Order = "rank"
 
 // Span is the whole numbers from Min to Max, both included.
 type Span struct{ Min, Max int }

@@ -52,7 +52,7 @@ func TestWouldAccept(t *testing.T) {
 		{"alignment", backend.Requirements{Alignment: 512}, gpus(2), "the group promised buffers aligned to 512 B"},
 		{"placement", backend.Requirements{Placement: collective.InPlace}, gpus(2), "the group promised in_place calls only"},
 		{"in flight", backend.Requirements{InFlight: 1}, gpus(2, inFlight(2)), "at most 1 calls were in flight"},
-		{"determinism", backend.Requirements{}, gpus(2, deterministic), "the group did not ask for the same bits in every run"},
+		{"determinism", backend.Requirements{}, gpus(3, deterministic), "the group did not ask for the same bits in every run"},
 		{
 			"all of them",
 			backend.Requirements{WorldSizes: backend.Exactly(8), P2P: topology.P2PVerified, Multicast: true, Links: nvlink, Modes: []backend.Mode{backend.Captured}},

@@ -51,6 +51,19 @@ func (c Class) Validate() error {
 	return nil
 }
 
+// AnyOrder reports whether a number of ranks may be added in any order without any bit of the result being another: integers wrap
+// around, min and max choose, and two numbers have one sum, rounded once. avg of floats is divided before by some and after by
+// others.
+func (c Class) AnyOrder(ranks int) bool {
+	switch {
+	case ranks < 2 || !c.DataType.Float() || c.Op == Min || c.Op == Max:
+		return true
+	case c.Op == Avg:
+		return false
+	}
+	return ranks == 2
+}
+
 // Mode is "eager" or "captured".
 func (c Class) Mode() string {
 	if c.Captured {

@@ -38,6 +38,7 @@ type Options struct {
 	Policy       Policy
 	AskAll       bool // ask every candidate, also those that nothing is left for, and all of them at once
 	Hypothetical bool // the group is not of this machine; unknown stays unknown
+	Apart        bool // each candidate by itself, not for what the others serve: sizes without one order of addition are no matter
 
 	// Verdicts are known already and not asked for again, by backend name: those of the same resolution before a
 	// plan failed, with the failed backend's decline.
@@ -49,6 +50,8 @@ type Answer struct {
 	Backend string
 	Plugin  string
 	Verdict backend.Verdict
+
+	OtherOrder bool // it accepted, and was declined for what others serve: see uniform
 }
 
 // Decision is the outcome of a cascade for one group and request class.
@@ -81,14 +84,15 @@ func Order(candidates []Candidate, p Policy, memory collective.Memory) []Candida
 	})
 }
 
-// Resolve asks the candidates in cascade order until every byte count is served and returns the decision. It does not
+// Resolve asks the candidates in cascade order until every byte count is served and returns the decision. In a group that asks for
+// determinism all byte counts of a class are served in one order of addition, or none. It does not
 // fail: what goes wrong with a candidate is its verdict. Only a done ctx leaves candidates declined with TIMEOUT.
 func Resolve(ctx context.Context, candidates []Candidate, group collective.Group, class collective.Class, opts Options) Decision {
 	ordered := Order(candidates, opts.Policy, class.Memory)
 	d := Decision{Group: group.ID, Class: class, Answers: make([]Answer, len(ordered))}
 	req := backend.Request{Group: group, Class: class, Hypothetical: opts.Hypothetical}
 	accepted := make([][]backend.Range, len(ordered))
-	d.Table = NewTable(accepted)
+	order := uniformFor(ordered, req, opts)
 	if opts.AskAll {
 		for i, v := range askAll(ctx, ordered, req, opts) {
 			d.Answers[i] = Answer{Backend: ordered[i].Info.Name, Plugin: ordered[i].Plugin, Verdict: v}
@@ -96,17 +100,17 @@ func Resolve(ctx context.Context, candidates []Candidate, group collective.Group
 				accepted[i] = v.Ranges
 			}
 		}
-		d.Table = NewTable(accepted)
-		return d
-	}
-	for i, c := range ordered {
-		v := ask(ctx, c, req, opts, !d.Table.Complete())
-		d.Answers[i] = Answer{Backend: c.Info.Name, Plugin: c.Plugin, Verdict: v}
-		if v.Kind == backend.Accept {
-			accepted[i] = v.Ranges
-			d.Table = NewTable(accepted)
+	} else {
+		for i, c := range ordered {
+			v := ask(ctx, c, req, opts, !order.served(accepted))
+			d.Answers[i] = Answer{Backend: c.Info.Name, Plugin: c.Plugin, Verdict: v}
+			if v.Kind == backend.Accept {
+				accepted[i] = v.Ranges
+			}
 		}
 	}
+	order.settle(d.Answers, accepted)
+	d.Table = NewTable(accepted)
 	return d
 }
 

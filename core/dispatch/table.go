@@ -147,10 +147,13 @@ func (t *Table) Lookup(bytes int64) int {
 }
 
 // Complete reports whether every byte count is served.
-func (t *Table) Complete() bool {
+func (t *Table) Complete() bool { return t.completeFor(1) }
+
+// completeFor reports whether every multiple of an element's size is served.
+func (t *Table) completeFor(element int64) bool {
 	min := int64(1)
 	for _, s := range t.segments {
-		if left(s.Choices, 1, min, s.Max) {
+		if left(s.Choices, element, min, s.Max) {
 			return false
 		}
 		min = s.Max + 1

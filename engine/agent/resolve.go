@@ -92,7 +92,9 @@ func (r *resolution) settle(ctx context.Context) (dispatch.Decision, map[int]*in
 	for {
 		d := r.trace.Resolve(ctx, r.upgrade.watch(r.candidates), dispatch.Options{Policy: opts.Policy, Verdicts: r.verdicts})
 		for _, a := range d.Answers {
-			r.verdicts[a.Backend] = a.Verdict
+			if !a.OtherOrder { // that depends on who else serves
+				r.verdicts[a.Backend] = a.Verdict
+			}
 		}
 		if len(d.Table.Chosen()) == 0 {
 			if r.upgrade == nil && r.recovered(ctx, d) {

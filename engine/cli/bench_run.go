@@ -94,9 +94,10 @@ func (j *benchJob) nothing() error {
 
 // measure starts an agent that lets only one backend serve, if one is named, and ranks that measure it.
 func (j *benchJob) measure(ctx context.Context, name string) (err error) {
-	e, policy := j.engine, j.engine.policy
-	defer func() { e.policy = policy }()
+	e, policy, wishes := j.engine, j.engine.policy, j.engine.config.Group
+	defer func() { e.policy, e.config.Group = policy, wishes }()
 	if name != "" {
+		e.config.Group.Deterministic = false // whether it may serve beside the others has been asked; alone it need not serve every size
 		for _, c := range e.host.Candidates() {
 			if c.Info.Name != name {
 				e.policy.Disabled = append(slices.Clone(e.policy.Disabled), c.Info.Name)

@@ -125,7 +125,7 @@ func fares(ctx context.Context, candidate dispatch.Candidate, machine *subject, 
 			return row, usageError{err}
 		}
 		s.group = s.wishes.Of(s.group)
-		answer := explain.Answer{Decision: dispatch.Resolve(ctx, []dispatch.Candidate{candidate}, s.group, s.class, dispatch.Options{AskAll: true, Hypothetical: true})}
+		answer := explain.Answer{Decision: dispatch.Resolve(ctx, []dispatch.Candidate{candidate}, s.group, s.class, dispatch.Options{AskAll: true, Hypothetical: true, Apart: true})}
 		if ctx.Err() != nil {
 			return row, context.Cause(ctx)
 		}

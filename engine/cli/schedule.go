@@ -86,7 +86,7 @@ func (e *engine) scheduleOf(ctx context.Context, name string, ranks int) (*plan.
 	}
 	class := collective.Class{Memory: collective.Host, DataType: first(c.Info.Requirements.DataTypes, collective.Float32), Op: first(c.Info.Requirements.Ops, collective.Sum), Registered: c.Info.Requirements.Registered}
 	group := agent.GroupFacts("schedule", make([]collective.Rank, ranks), e.topology, e.wishes())
-	d := dispatch.Resolve(ctx, []dispatch.Candidate{c}, group, class, dispatch.Options{AskAll: true})
+	d := dispatch.Resolve(ctx, []dispatch.Candidate{c}, group, class, dispatch.Options{AskAll: true, Apart: true})
 	if err := ctx.Err(); err != nil {
 		return nil, context.Cause(ctx)
 	}

@@ -36,6 +36,7 @@ func onGPUs(rows []row) backend.Requirements {
 		Windows:       windows(rows),
 		InFlight:      1,
 		Deterministic: true,
+		Order:         backend.RankOrder,
 	}
 }
 

@@ -18,6 +18,7 @@ func onHost(least int) backend.Requirements {
 		Memories:      []collective.Memory{collective.Host},
 		Scope:         backend.OneHost,
 		Deterministic: true,
+		Order:         backend.RankOrder,
 	}
 }
 

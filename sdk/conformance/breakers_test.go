@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync/atomic"
 
@@ -149,6 +150,21 @@ func breakers() []breaker {
 			srcs := r.Slots(0)
 			last(append(srcs[r.Rank:], srcs[:r.Rank]...))
 		})},
+
+		{"another order than it says", "results/same-bits", "promises the order of the ranks", func(f *fake) {
+			f.info.Requirements.Order = backend.RankOrder
+			f.plan = func(world int) (plan.Plan, error) {
+				return flat(world, func(r *schedule.Rank, last func([]plan.Place)) {
+					r.WaitAll(0)
+					srcs := r.Slots(0)
+					slices.Reverse(srcs)
+					last(srcs)
+				}), nil
+			}
+		}},
+		{"an order without a promise", "info/valid", "order of addition", func(f *fake) {
+			f.info.Requirements.Order, f.info.Requirements.Deterministic = backend.RankOrder, false
+		}},
 
 		{"fails on strangers", "release/harmless", "never saw", func(f *fake) {
 			f.release = func(_ context.Context, group string) error { return fmt.Errorf("unknown group %q", group) }

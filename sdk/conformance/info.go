@@ -36,6 +36,9 @@ func (s *suite) infoIsValid() error {
 	if !reflect.DeepEqual(i, s.b.Info()) {
 		wrong("Info: two calls gave different answers")
 	}
+	if q := i.Requirements; q.Order != "" && (!q.Deterministic || !validName.MatchString(string(q.Order))) {
+		wrong("Info: order of addition %q, want a name of lower-case letters and digits, of a backend that is deterministic", q.Order)
+	}
 	return errors.Join(append(errs, boundsAreValid(i.Requirements)...)...)
 }
 

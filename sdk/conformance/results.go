@@ -190,6 +190,43 @@ func (s *suite) sameBits(p plan.Plan, req backend.Request, ranges []backend.Rang
 			}
 		}
 	}
+	if s.info.Requirements.Order != backend.RankOrder {
+		return nil
+	}
+	return inRankOrder(req.Class, first, lo.Times(req.Group.WorldSize(), func(rank int) []byte {
+		return randomFloats(req.Class.DataType, n, uint64(rank))
+	}))
+}
+
+// inRankOrder compares a result with the inputs added, or multiplied, from rank 0 on: types of 16 bits in float32, the others in
+// their own, rounded once.
+func inRankOrder(c collective.Class, got []byte, inputs [][]byte) error {
+	in := func(v float64) float64 { return float64(float32(v)) } // rounds after each step
+	if c.DataType == collective.Float64 {
+		in = func(v float64) float64 { return v }
+	}
+	for i := range len(got) / c.DataType.Size() {
+		v := exec.At(c.DataType, inputs[0], i)
+		for _, x := range inputs[1:] {
+			if c.Op == collective.Prod {
+				v = in(v * exec.At(c.DataType, x, i))
+			} else {
+				v = in(v + exec.At(c.DataType, x, i))
+			}
+		}
+		if c.Op == collective.Avg {
+			v = in(v / float64(len(inputs)))
+		}
+		switch c.DataType {
+		case collective.Float16:
+			v = float64(collective.NewF16(float32(v)).Float32())
+		case collective.BFloat16:
+			v = float64(collective.NewBF16(float32(v)).Float32())
+		}
+		if x := exec.At(c.DataType, got, i); x != v {
+			return fmt.Errorf("promises the order of the ranks, but element %d is %v, in that order it is %v", i, x, v)
+		}
+	}
 	return nil
 }
 

@@ -107,7 +107,9 @@ func (s *suite) groupViolations() []violation {
 	add(q.Alignment > 1, "alignment", backend.Alignment, 1, func(r *backend.Request) { r.Group.Alignment = 0 })
 	add(q.Placement != collective.AnyPlacement, "placement", backend.InPlace, 1, func(r *backend.Request) { r.Group.Placement = collective.AnyPlacement })
 	add(q.InFlight > 0, "in flight", backend.InFlight, 1, func(r *backend.Request) { r.Group.InFlight = q.InFlight + 1 })
-	add(!q.Deterministic, "determinism", backend.Determinism, 1, func(r *backend.Request) { r.Group.Deterministic = true })
+	if !q.Deterministic {
+		all = append(all, s.determinism())
+	}
 	add(len(q.Platforms) > 0, "platform", backend.Platform, 1, func(r *backend.Request) { r.Group.Platform = "none/none" })
 	for i, l := range q.Libraries {
 		add(true, "library "+l.Name, backend.LibMissing, 1, func(r *backend.Request) {
@@ -119,6 +121,16 @@ func (s *suite) groupViolations() []violation {
 		})
 	}
 	return all
+}
+
+// determinism is asked for in a group and class for which the order of addition matters.
+func (s *suite) determinism() violation {
+	return violation{"determinism", backend.Determinism, 1, false, func(r *backend.Request) {
+		if n := r.Group.WorldSize(); r.Class.AnyOrder(n) {
+			r.Group, r.Class.DataType, r.Class.Op = s.group(max(n, 3)), collective.Float32, collective.Sum
+		}
+		r.Group.Deterministic = true
+	}}
 }
 
 func (s *suite) gpuViolations() []violation {

@@ -100,7 +100,7 @@ func sampleInfos() []backend.Info {
 					Range: backend.Range{Min: 1, Max: 9, Multiple: 3}, Unmeasured: true,
 				}},
 				Multiple: 16, Alignment: 128, Placement: collective.OutOfPlace, Modes: []backend.Mode{backend.Eager},
-				InFlight: 1, Deterministic: true,
+				InFlight: 1, Deterministic: true, Order: backend.RankOrder,
 			},
 		},
 	}

@@ -109,7 +109,7 @@ func fromRequirements(q backend.Requirements) *Requirements {
 		Placement:     string(q.Placement),
 		Modes:         each(q.Modes, func(m backend.Mode) string { return string(m) }),
 		InFlight:      i32(q.InFlight),
-		Deterministic: q.Deterministic, Registered: q.Registered,
+		Deterministic: q.Deterministic, Registered: q.Registered, Order: string(q.Order),
 	}
 }
 

@@ -59,7 +59,7 @@ func toRequirements(m *Requirements) (backend.Requirements, error) {
 		LinksFrom: int(m.GetLinksFrom()), Vendors: m.GetVendors(), Capabilities: m.GetCapabilities(), Platforms: m.GetPlatforms(), Driver: m.GetDriver(),
 		Multiple: m.GetMultiple(), Alignment: int(m.GetAlignment()), Placement: collective.Placement(m.GetPlacement()),
 		InFlight: int(m.GetInFlight()), Deterministic: m.GetDeterministic(), Registered: m.GetRegistered(),
-		NUMANodes: int(m.GetNumaNodes()),
+		NUMANodes: int(m.GetNumaNodes()), Order: backend.Order(m.GetOrder()),
 	}
 	var errs [8]error
 	q.WorldSizes, errs[0] = eachErr("world_sizes", m.GetWorldSizes(), toSpan)

@@ -343,6 +343,7 @@ type Requirements struct {
 	Vendors       []string               `protobuf:"bytes,21,rep,name=vendors,proto3" json:"vendors,omitempty"`                        // of the GPUs: nvidia, amd, huawei
 	Registered    bool                   `protobuf:"varint,22,opt,name=registered,proto3" json:"registered,omitempty"`                 // buffers that the group allocated, so that every rank can reach those of all
 	NumaNodes     int32                  `protobuf:"varint,23,opt,name=numa_nodes,json=numaNodes,proto3" json:"numa_nodes,omitempty"`  // least number of NUMA nodes that the ranks are bound to, each rank to one
+	Order         string                 `protobuf:"bytes,24,opt,name=order,proto3" json:"order,omitempty"`                            // a promise: every element is added in this order whatever the size: rank; none is an order of its own
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -536,6 +537,13 @@ func (x *Requirements) GetNumaNodes() int32 {
 		return x.NumaNodes
 	}
 	return 0
+}
+
+func (x *Requirements) GetOrder() string {
+	if x != nil {
+		return x.Order
+	}
+	return ""
 }
 
 // Span is the whole numbers from min to max, both included.
@@ -2612,7 +2620,7 @@ const file_pluginv1_plugin_proto_rawDesc = "" +
 	"\vdescription\x18\x02 \x01(\tR\vdescription\x12\x12\n" +
 	"\x04kind\x18\x03 \x01(\tR\x04kind\x12\x1a\n" +
 	"\bpriority\x18\x04 \x01(\x05R\bpriority\x12@\n" +
-	"\frequirements\x18\x05 \x01(\v2\x1c.weir.plugin.v1.RequirementsR\frequirements\"\xda\x05\n" +
+	"\frequirements\x18\x05 \x01(\v2\x1c.weir.plugin.v1.RequirementsR\frequirements\"\xf0\x05\n" +
 	"\fRequirements\x125\n" +
 	"\vworld_sizes\x18\x01 \x03(\v2\x14.weir.plugin.v1.SpanR\n" +
 	"worldSizes\x12\x1a\n" +
@@ -2643,7 +2651,8 @@ const file_pluginv1_plugin_proto_rawDesc = "" +
 	"registered\x18\x16 \x01(\bR\n" +
 	"registered\x12\x1d\n" +
 	"\n" +
-	"numa_nodes\x18\x17 \x01(\x05R\tnumaNodes\"*\n" +
+	"numa_nodes\x18\x17 \x01(\x05R\tnumaNodes\x12\x14\n" +
+	"\x05order\x18\x18 \x01(\tR\x05order\"*\n" +
 	"\x04Span\x12\x10\n" +
 	"\x03min\x18\x01 \x01(\x05R\x03min\x12\x10\n" +
 	"\x03max\x18\x02 \x01(\x05R\x03max\"\xf1\x01\n" +
