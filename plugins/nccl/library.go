@@ -114,6 +114,11 @@ func (l *library) Accept(ctx context.Context, req backend.Request) (backend.Verd
 	if len(reasons) > 0 {
 		return backend.Declined(reasons...), nil
 	}
+	if set := l.settings.Library; own.Path != "" && set != "" && own.Path != set {
+		verdict.Reasons = append(verdict.Reasons, backend.Reason{
+			Code: backend.Other, Rank: backend.AnyRank, Text: fmt.Sprintf("ranks have loaded %s, which is taken instead of %s of the settings", own.Path, set),
+		})
+	}
 	return verdict, nil
 }
 

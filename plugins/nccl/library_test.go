@@ -159,7 +159,6 @@ func TestFound(t *testing.T) {
 	}
 	cudaDriver := driver(t, 0)
 	check("settings", path, settings{Library: path}, onlyHere(cudaDriver, "libweir-no.so"), request())
-	check("settings before the ranks' own", path, settings{Library: path}, onlyHere(cudaDriver, "libweir-no.so"), request(own("/x", "2.27.3")))
 	check("ranks' own", path, settings{}, onlyHere(cudaDriver, "libweir-no.so"), request(own(path, "2.28.9"), own(path, "2.28.9")))
 	check("one rank's own", path, settings{}, onlyHere(cudaDriver, "libweir-no.so"), request(collective.Library{}, own(path, "2.28.9")))
 	check("own of unknown version", path, settings{}, onlyHere(cudaDriver, "libweir-no.so"), request(own(path, ""), own(path, "")))
@@ -167,6 +166,24 @@ func TestFound(t *testing.T) {
 	prefix, inPython := pythonLibrary(t)
 	check("after one that is too old", inPython, settings{}, onlyHere(cudaDriver, ncclLibrary(t, 21805), prefix), request())
 	check("only in Python's packages", inPython, settings{}, onlyHere(cudaDriver, "libweir-no.so", prefix), request())
+}
+
+// TestOwnBeforeTheSettings: what ranks have loaded is taken, newer or older than what the settings name, and it is said.
+func TestOwnBeforeTheSettings(t *testing.T) {
+	older, newer, cudaDriver := ncclLibrary(t, 22803), ncclLibrary(t, 22809), driver(t, 0)
+	for _, c := range []struct{ loaded, version, set string }{{newer, "2.28.9", older}, {older, "2.28.3", newer}} {
+		req := request(own(c.loaded, c.version), own(c.loaded, c.version))
+		l, v := accept(t, settings{Library: c.set}, onlyHere(cudaDriver, c.set), req)
+		want := "ranks have loaded " + c.loaded + ", which is taken instead of " + c.set + " of the settings"
+		if v.Kind != backend.Accept || len(v.Reasons) != 1 || v.Reasons[0].Text != want {
+			t.Errorf("%s: got %s", c.version, v)
+			continue
+		}
+		got, err := l.Plan(t.Context(), req, v.Ranges)
+		if diff := cmp.Diff(plan.Plan(&plan.Library{Path: c.loaded, Version: c.version, Variant: "nccl"}), got); err != nil || diff != "" {
+			t.Errorf("%s: %v, plan (-want +got):\n%s", c.version, err, diff)
+		}
+	}
 }
 
 // pythonLibrary puts a library where pip does, below a prefix.

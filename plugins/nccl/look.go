@@ -129,10 +129,10 @@ func symmetricReasons(lib *dl.Library, absent []string) []backend.Reason {
 	})
 }
 
-// places are where to look, best first, and words on where there is nothing to try. The settings' library and the
-// ranks' own copy are taken or nothing.
+// places are where to look, best first, and words on where there is nothing to try. The ranks' own copy, or else
+// the settings' library, is taken or nothing.
 func (p prober) places(s settings, own string) (places []string, nowhere string) {
-	if only := cmp.Or(s.Library, own); only != "" {
+	if only := cmp.Or(own, s.Library); only != "" {
 		return []string{only}, ""
 	}
 	prefixes := p.prefixes

@@ -10,11 +10,12 @@ import (
 	"github.com/weir-project/weir/sdk/native/nccl"
 )
 
-// ownCopy is the library that ranks of the group loaded themselves, which is preferred to any other; zero if none has
-// or the settings name one. The verdict is Accept unless the copies cannot work together.
+// ownCopy is the library that ranks of the group loaded themselves, which is preferred to any other, also to the settings': two in
+// one process do not get on. It is zero if none has, or if the settings name another library than NCCL. The verdict is Accept
+// unless the copies cannot work together.
 func (l *library) ownCopy(g collective.Group) (collective.Library, backend.Verdict) {
 	accept := backend.Accepted(backend.AllBytes()...)
-	if l.settings.Library != "" {
+	if l.settings.Variant != "nccl" && l.settings.Variant != "nccl-symm" {
 		return collective.Library{}, accept
 	}
 	var own collective.Library

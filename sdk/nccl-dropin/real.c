@@ -162,6 +162,9 @@ int weir_nccl_real(void) {
 
 int weir_nccl_is_real(const void *code) { return (uintptr_t)code - from < to - from; }
 
+/* What libweir.so asks before it joins: ranks are to be served with the copy that their other calls go to. */
+__attribute__((visibility("default"))) const char *weir_nccl_opened(void) { return weir_nccl_real() ? path : ""; }
+
 static ncclResult_t unavailable(void) { return SYSTEM_ERROR; }
 static ncclResult_t unknown(void) { return INVALID_USAGE; }
 static const char *no_words(void) { return "the real NCCL is not there, or too old: see what weir-nccl wrote on standard error"; }

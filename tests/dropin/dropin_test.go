@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/weir-project/weir/tests/await"
+	"github.com/weir-project/weir/tests/fakegpu"
 	"github.com/weir-project/weir/tests/harness"
 	"github.com/weir-project/weir/tests/require"
 )
@@ -186,6 +187,40 @@ func TestDropIn(t *testing.T) {
 	}
 	if strings.Contains(errs, "group failed") {
 		t.Errorf("a group has failed:\n%s", errs)
+	}
+}
+
+// TestDropInTwoNCCLs has two versions of NCCL on a machine, either of them the loader's. What the drop-in has opened serves Weir's
+// calls too, whatever else is loaded, found by the loader or named in the settings, and is known before the ranks join.
+func TestDropInTwoNCCLs(t *testing.T) {
+	ranks := linked(t, "ranks.c")
+	older, newer := fakegpu.NCCL(t, "-DVERSION=22803"), fakegpu.NCCL(t, "-DVERSION=22809")
+	renamed := filepath.Join(t.TempDir(), "an-nccl.so")
+	if out, err := exec.Command("cp", newer, renamed).CombinedOutput(); err != nil {
+		t.Fatalf("%s: %s", err, out)
+	}
+	for name, c := range map[string]struct {
+		loader, opened, version string
+		env                     []string
+		preload                 string // beside the drop-in
+	}{
+		"settings name the other":                    {newer, newer, "22809", []string{"WEIR_PLUGINS__NCCL__SETTINGS__LIBRARY=" + older}, ""},
+		"settings name the other, newer":             {older, older, "22803", []string{"WEIR_PLUGINS__NCCL__SETTINGS__LIBRARY=" + newer}, ""},
+		"both are loaded":                            {older, newer, "22809", nil, ":" + newer},
+		"both are loaded, the newer is the loader's": {newer, older, "22803", nil, ":" + older},
+		"another name":                               {older, renamed, "22809", []string{"WEIR_NCCL_LIB=" + renamed}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := filepath.Dir(c.loader) + ":" + harness.FakeLibraries(t)
+			j := ncclJob{ranks: 2, program: []string{ranks, "usual"}, env: append([]string{"LD_LIBRARY_PATH=" + path}, c.env...)}
+			out, errs := j.underRun(t, dropIn(t)+c.preload)
+			if calls := callsOf(t, out); calls["cuda float32 sum eager"] != 3 {
+				t.Errorf("calls %v, want 3\n%s", calls, errs)
+			}
+			if want := "serves sums of float32 float16 bfloat16 in this communicator of 2 ranks, NCCL " + c.version + " of " + c.opened + " the rest."; strings.Count(errs, want) != 2 {
+				t.Errorf("it does not say twice %q:\n%s", want, errs)
+			}
+		})
 	}
 }
 

@@ -2,10 +2,15 @@ package nccl_test
 
 import (
 	"errors"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/samber/lo"
+
+	"github.com/weir-project/weir/core/collective"
 	"github.com/weir-project/weir/sdk/native/dl"
 	"github.com/weir-project/weir/sdk/native/nccl"
 	"github.com/weir-project/weir/tests/require"
@@ -84,5 +89,38 @@ func TestErrorNames(t *testing.T) {
 		if got := (&nccl.Error{Call: "x", Result: result}).Error(); got != want {
 			t.Errorf("got %q, want %q", got, want)
 		}
+	}
+}
+
+// TestLoadedByTheDropIn: of several copies the one is taken that the drop-in passes calls to, whatever its file is called; without it all
+// are named, and the drop-in is none.
+func TestLoadedByTheDropIn(t *testing.T) {
+	renamed := filepath.Join(t.TempDir(), "another-name.so")
+	if err := os.Rename(require.Library(t, nccl.LibraryName, source("*v = 22809; return 0;")), renamed); err != nil {
+		t.Fatal(err)
+	}
+	other := open(t, source("*v = 22803; return 0;"))
+	versions := func() []string {
+		all, err := nccl.Loaded()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return lo.Map(all, func(l collective.Library, _ int) string { return l.Version + " " + l.Path })
+	}
+	if got, want := versions(), []string{"2.28.3 " + other.Path()}; !slices.Equal(got, want) {
+		t.Errorf("without a drop-in: %v, want %v", got, want)
+	}
+	dropIn := func(opens string) {
+		if _, err := dl.Open(require.Library(t, "libweir-nccl.so.2", `const int weir_nccl_dropin = 1; const char *weir_nccl_opened(void) { return "`+opens+`"; }`)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	dropIn("")
+	if got, want := versions(), []string{"2.28.3 " + other.Path()}; !slices.Equal(got, want) {
+		t.Errorf("with one that finds none: %v, want %v", got, want)
+	}
+	dropIn(renamed)
+	if got, want := versions(), []string{"2.28.9 " + renamed}; !slices.Equal(got, want) {
+		t.Errorf("with one: %v, want %v", got, want)
 	}
 }

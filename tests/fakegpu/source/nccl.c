@@ -1,6 +1,6 @@
 // A library with the NCCL ABI on host memory, whose ranks are threads or processes that meet in memory named by the unique id:
 // a descriptor of the process that made the id, so that nothing is left behind whoever fails or dies. Its environment:
-//   NCCL_FAKE_VERSION   version code (22809)
+//   NCCL_FAKE_VERSION   version code (22809, or what it was built with as VERSION)
 //   FAKE_NCCL_FAIL      FUNCTION:RESULT[:RANK] makes a function fail, such as ncclCommInitRank:2:1
 //   FAKE_NCCL_HANG      FUNCTION[:RANK] makes a function never return, not even when aborted
 //   FAKE_NCCL_CRASH     FUNCTION[:RANK] makes a function end the process
@@ -25,6 +25,9 @@
 
 enum { SUCCESS, CUDA_ERROR, SYSTEM_ERROR, INTERNAL_ERROR, INVALID_ARGUMENT, INVALID_USAGE, REMOTE_ERROR, IN_PROGRESS };
 #define SLOT (1 << 20)
+#ifndef VERSION
+#define VERSION 22809
+#endif
 #define MAXRANKS 16
 typedef struct { char bytes[128]; } id;
 typedef struct {
@@ -76,7 +79,7 @@ static int trouble(const char *function, int rank) {
 
 int ncclGetVersion(int *v) {
 	const char *s = getenv("NCCL_FAKE_VERSION");
-	*v = s && *s ? atoi(s) : 22809;
+	*v = s && *s ? atoi(s) : VERSION;
 	return trouble("ncclGetVersion", -1);
 }
 const char *ncclGetErrorString(int r) {
