@@ -75,7 +75,7 @@ var codes = map[Code]string{
 	SelfTestFailed:   "the plan gave a wrong sum or did not finish when it was tried",
 	PeerDeclined:     "another rank declined",
 	DisabledByUser:   "the configuration disables the backend",
-	Determinism:      "the group asks for the same bits in every run and the backend does not promise them",
+	Determinism:      "the group asks for the same bits in every run, which the backend does not promise, or not in one order of addition in which every size is served",
 	ProbeUnavailable: "a fact that the backend needs could not be established",
 	Timeout:          "the plugin did not answer in time",
 	PluginCrashed:    "the plugin's process ended",

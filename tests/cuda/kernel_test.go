@@ -37,6 +37,9 @@ func TestDeviceKernels(t *testing.T) {
 					if err != nil || !slices.Equal(kinds, []int{0, 0}) {
 						return fmt.Errorf("nodes %v: %w", kinds, err)
 					}
+					if err := g.Barrier(t.Context()); err != nil { // see TestDeviceKernelGraphLate
+						return err
+					}
 					for i := range 5 {
 						err := errors.Join(d.Once(g, 10+100*i), d.Sum(g, d.Src, d.Src, 10), d.Check(g, d.Src, 10),
 							d.Load(g, n), d.Launch(x, d.Stream), d.Check(g, d.Dst, n), d.Check(g, d.Src, n))

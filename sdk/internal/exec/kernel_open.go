@@ -110,11 +110,14 @@ func (k *Kernel) load(p *plan.Kernel, g collective.Group) error {
 		return fault(backend.InitFailed, "load the image: %w", err)
 	}
 	own := g.Ranks[k.rank]
-	sharing := lo.CountBy(g.Ranks, func(r collective.Rank) bool {
+	sharing := lo.Filter(g.Ranks, func(r collective.Rank, _ int) bool {
 		return r.Host == own.Host && r.Device != nil && own.Device != nil && r.Device.Same(*own.Device)
 	})
+	if err := checkConnections(lo.CountBy(sharing, func(r collective.Rank) bool { return r.PID == own.PID })); err != nil {
+		return err
+	}
 	for _, l := range p.Launches {
-		if err := k.row(m, l, max(sharing, 1)); err != nil {
+		if err := k.row(m, l, max(len(sharing), 1)); err != nil {
 			return err
 		}
 	}

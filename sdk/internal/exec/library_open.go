@@ -97,7 +97,7 @@ func choose(p *plan.Library) (string, error) {
 		return p.Path, nil
 	case 1:
 		if loaded[0].Version != p.Version && fileOf(loaded[0].Path) != fileOf(p.Path) {
-			return "", fault(backend.Version, "this process has loaded %s, which is %s; the plan is for %s at %s", loaded[0].Path,
+			return "", fault(backend.Version, "this process has loaded %s, which is %s; the plan is for %s at %s, since it was not loaded when the process joined", loaded[0].Path,
 				lo.CoalesceOrEmpty(loaded[0].Version, "of an unknown version"), p.Version, p.Path)
 		}
 		return loaded[0].Path, nil

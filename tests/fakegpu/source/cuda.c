@@ -617,7 +617,7 @@ result cuStreamSynchronize(stream *s) { return drain(s, 1); }
 result cuStreamQuery(stream *s) { return drain(s, 0); }
 result cuCtxSynchronize(void) {
 	for (stream *s = streams; s; s = s->next)
-		if (s->context == current) { result r = drain(s, 1); if (r) return r; }
+		if (s->context == current && !s->status) { result r = drain(s, 1); if (r) return r; }
 	return OK;
 }
 result cuStreamGetCtx(stream *s, context **c) { *c = (uintptr_t)s > 2 ? s->context : current; return *c ? OK : BAD_CONTEXT; }
