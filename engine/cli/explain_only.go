@@ -14,6 +14,7 @@ import (
 	"github.com/weir-project/weir/core/collective"
 	"github.com/weir-project/weir/core/dispatch"
 	"github.com/weir-project/weir/core/topology"
+	"github.com/weir-project/weir/engine/agent"
 	"github.com/weir-project/weir/engine/explain"
 )
 
@@ -49,10 +50,10 @@ func (a *app) explainOnly(c *cobra.Command, q *question) (err error) {
 		q.memory = collective.Host.String()
 	}
 	q.askOfWhatIsServed(c.Flags(), candidate.Info.Requirements)
-	return interruptible(c.Context(), func() error { return a.writeMatrix(c, q, candidate) })
+	return interruptible(c.Context(), func() error { return a.writeMatrix(c, q, candidate, e.wishes()) })
 }
 
-func (a *app) writeMatrix(c *cobra.Command, q *question, candidate dispatch.Candidate) error {
+func (a *app) writeMatrix(c *cobra.Command, q *question, candidate dispatch.Candidate, wishes agent.Wishes) error {
 	x := explain.Matrix{Backend: candidate.Info, Plugin: candidate.Plugin}
 	for _, m := range machines(q.topo) {
 		column := *q
@@ -64,7 +65,7 @@ func (a *app) writeMatrix(c *cobra.Command, q *question, candidate dispatch.Cand
 		if err := s.readTopology(c.Context(), c.InOrStdin()); err != nil {
 			return wrong(err)
 		}
-		s.wishes = e.wishes()
+		s.wishes = wishes
 		x.Devices = s.devices
 		row, err := fares(c.Context(), candidate, s, m.About)
 		if err != nil {
