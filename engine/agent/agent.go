@@ -17,6 +17,7 @@ import (
 
 	"github.com/weir-project/weir/core/schedule"
 	"github.com/weir-project/weir/core/topology"
+	"github.com/weir-project/weir/engine/loglimit"
 	"github.com/weir-project/weir/engine/telemetry"
 	"github.com/weir-project/weir/sdk/proto/rankv1"
 	"github.com/weir-project/weir/sdk/proto/trust"
@@ -26,7 +27,8 @@ import (
 type Agent struct {
 	opts     Options
 	listener *net.UnixListener
-	done     chan struct{} // closed by Close
+	refused  *loglimit.Source // connections: anybody may try as often as they like
+	done     chan struct{}    // closed by Close
 	prover   *schedule.Prover
 	wg       sync.WaitGroup
 
@@ -65,7 +67,7 @@ func Listen(opts Options) (*Agent, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listen for ranks: %w", err)
 	}
-	a := &Agent{opts: opts, listener: l, members: map[*member]bool{}, groups: map[*group]bool{}, done: make(chan struct{}), prover: schedule.NewProver(provenSchedules), graph: opts.Topology, tried: map[[2]string]bool{}, spoilt: map[spoiltWorker]error{}}
+	a := &Agent{opts: opts, listener: l, refused: loglimit.New(opts.Logger, refusedLimit), members: map[*member]bool{}, groups: map[*group]bool{}, done: make(chan struct{}), prover: schedule.NewProver(provenSchedules), graph: opts.Topology, tried: map[[2]string]bool{}, spoilt: map[spoiltWorker]error{}}
 	a.job = newJob(a)
 	a.wg.Go(a.accept)
 	a.wg.Go(a.collect)
@@ -109,12 +111,19 @@ func (a *Agent) Close() error {
 		g.release()
 	}
 	a.wg.Wait()
+	a.refused.Flush()
 	for _, g := range a.liveGroups() {
 		a.keepGroup(g, false)
 		g.retire()
 	}
 	return err
 }
+
+// What strangers, and the libraries of one rank, can have the agent log.
+var (
+	refusedLimit = loglimit.Limit{Records: 20, Bytes: 64 << 10, Window: 10 * time.Second}
+	memberLimit  = loglimit.Limit{Records: 200, Bytes: 256 << 10, Window: 10 * time.Second}
+)
 
 func (a *Agent) accept() {
 	for {
@@ -137,14 +146,15 @@ func (a *Agent) accept() {
 
 // serve speaks with one process until it is gone.
 func (a *Agent) serve(conn *rankv1.Conn) {
-	m := &member{agent: a, conn: conn, rank: -1, left: make(chan struct{})}
+	m := &member{agent: a, conn: conn, rank: -1, left: make(chan struct{}), said: loglimit.New(a.opts.Logger, memberLimit)}
+	defer m.said.Flush()
 	defer conn.Close()
 	if !a.register(m) {
 		return
 	}
 	defer a.forget(m)
 	if err := m.admit(); err != nil {
-		a.opts.Logger.Warn("refused a connection", "error", err)
+		a.refused.Warn("refused a connection", "error", err)
 		return
 	}
 	m.gone = m.receive()

@@ -14,6 +14,7 @@ import (
 
 	"github.com/weir-project/weir/core/collective"
 	"github.com/weir-project/weir/core/plain"
+	"github.com/weir-project/weir/engine/loglimit"
 	"github.com/weir-project/weir/sdk/proto/pluginv1"
 	"github.com/weir-project/weir/sdk/proto/rankv1"
 )
@@ -34,9 +35,10 @@ type member struct {
 	rank  int // in the job; -1 before Join
 	facts collective.Rank
 	job   *job
-	gone  error         // why receive ended
-	left  chan struct{} // closed when the job goes on without it
-	known func()        // after Join: it may say more
+	gone  error            // why receive ended
+	left  chan struct{}    // closed when the job goes on without it
+	said  *loglimit.Source // what its libraries write
+	known func()           // after Join: it may say more
 }
 
 // admit checks that the process belongs to the agent's user.
@@ -189,7 +191,7 @@ func (m *member) log(l *rankv1.Log) {
 	if strings.Contains(l.Text, "WARN") || strings.Contains(l.Text, "ERROR") {
 		level = slog.LevelWarn
 	}
-	m.agent.opts.Logger.Log(context.Background(), level, "message of a library", "source", l.Source, "rank", m.rank, "text", l.Text)
+	m.said.Log(context.Background(), level, "message of a library", "source", l.Source, "rank", m.rank, "text", l.Text)
 }
 
 func (m *member) join(id uint64, j *rankv1.Join) error {

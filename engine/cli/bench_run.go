@@ -48,6 +48,7 @@ func (a *app) runBench(c *cobra.Command, f benchFlags, spec bench.Spec) (err err
 	}
 	defer func() { err = firstError(err, e.close()) }()
 	e.config.Agent.Socket = "" // that is for other programs' ranks; these have one of their own
+	e.ranksOf = agentSocket(e.folder.Path, "")
 	j := &benchJob{app: a, engine: e, flags: f, spec: spec}
 	j.ask(c.Context())
 	pinned, err := j.backends()

@@ -41,6 +41,8 @@ type engine struct {
 
 	folder *launch.Folder
 	reaper *launch.Reaper
+
+	ranksOf string // socket of the ranks that it starts; "" if it starts none
 }
 
 // role is what a command does with the engine.
@@ -75,6 +77,9 @@ func (a *app) open(c *cobra.Command, role role) (e *engine, err error) {
 	}()
 	if e.folder, err = launch.NewFolder(a.getenv); err != nil {
 		return e, err
+	}
+	if role == running {
+		e.ranksOf = agentSocket(e.folder.Path, cfg.Agent.Socket)
 	}
 	if e.reaper, err = a.startReaper(e.folder.Path, cfg.Agent.Socket, role); err != nil {
 		return e, err
@@ -133,6 +138,7 @@ func (e *engine) close() error {
 		}
 	}
 	if e.folder != nil {
+		launch.End(startedBy(e.folder.Path, e.ranksOf))
 		errs = append(errs, e.folder.Remove())
 	}
 	if e.reaper != nil {
@@ -223,16 +229,21 @@ func (a *app) reap() *cobra.Command {
 		Args:   cobra.MinimumNArgs(1),
 		RunE: func(c *cobra.Command, args []string) error {
 			ignoreSignals()
-			variables := []string{"PLUGIN_UNIX_SOCKET_DIR=" + args[0] + "/"}
-			if ranksOf != "" {
-				variables = append(variables, rank.EnvSocket+"="+ranksOf)
-			}
-			launch.Reap(c.InOrStdin(), variables, args[0], args[1:]...)
+			launch.Reap(c.InOrStdin(), startedBy(args[0], ranksOf), args[0], args[1:]...)
 			return nil
 		},
 	}
 	c.Flags().StringVar(&ranksOf, "ranks-of", "", "end the ranks of the agent at this `socket` too")
 	return c
+}
+
+// startedBy are the variables by which the processes are known that an engine's plugins, and the ranks that it starts, have started.
+func startedBy(folder, ranksOf string) []string {
+	variables := []string{"PLUGIN_UNIX_SOCKET_DIR=" + folder + "/"}
+	if ranksOf != "" {
+		variables = append(variables, rank.EnvSocket+"="+ranksOf)
+	}
+	return variables
 }
 
 // reapArgs are the arguments of reap for an engine: what to remove, and whose ranks to end. Ranks that something else

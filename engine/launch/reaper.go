@@ -2,6 +2,7 @@ package launch
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -12,6 +13,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	"github.com/weir-project/weir/engine/limits"
 )
 
 // Reaper is a small process that outlives an engine killed without warning, and then kills what the engine started and
@@ -29,6 +32,9 @@ const done = "done"
 
 // StartReaper starts `exe args…`, which must call Reap on its standard input with the same folder.
 func StartReaper(exe string, args []string) (*Reaper, error) {
+	if exe == "" {
+		return nil, errors.New("start the reaper: weir does not find its own executable, for /proc is not mounted: mount it (mount -t proc proc /proc)")
+	}
 	cmd := exec.Command(exe, args...)
 	cmd.Env = []string{}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} // not reached by signals to the engine's group
@@ -37,7 +43,7 @@ func StartReaper(exe string, args []string) (*Reaper, error) {
 		return nil, fmt.Errorf("start the reaper: %w", err)
 	}
 	if err := cmd.Start(); err != nil {
-		return nil, fmt.Errorf("start the reaper: %w", err)
+		return nil, fmt.Errorf("start the reaper: %w", limits.Explain(err))
 	}
 	return &Reaper{cmd: cmd, pipe: pipe}, nil
 }
@@ -81,15 +87,21 @@ func Reap(in io.Reader, variables []string, folder string, files ...string) {
 			_ = syscall.Kill(-pgid, syscall.SIGKILL)
 		}
 	}
-	for range sweeps {
-		if killWith(variables) == 0 {
-			break
-		}
-		time.Sleep(time.Millisecond)
-	}
+	End(variables)
 	_ = os.RemoveAll(folder)
 	for _, f := range files {
 		_ = os.Remove(f)
+	}
+}
+
+// End kills every process whose environment holds one of the variables, as Reap does: those that have left the group of the process that
+// started them, with a session of their own, say. One that has cleared its environment is not found.
+func End(variables []string) {
+	for range sweeps {
+		if killWith(variables) == 0 {
+			return
+		}
+		time.Sleep(time.Millisecond)
 	}
 }
 

@@ -2,6 +2,7 @@ package pluginhost
 
 import (
 	"maps"
+	"net/url"
 	"os"
 	"slices"
 	"strings"
@@ -16,12 +17,41 @@ var (
 	passedPrefixes = []string{"LC_", "CUDA_", "NVIDIA_", "NCCL_", "OTEL_"}
 )
 
+// secretWords are those of names whose values are secrets, or lead to one, though their prefix is passed on: such as
+// OTEL_EXPORTER_OTLP_HEADERS, which has the keys of collectors, OTEL_EXPORTER_OTLP_CLIENT_KEY and NVIDIA_API_KEY. A plugin gets them
+// only by its configuration.
+var secretWords = []string{
+	"HEADERS", "HEADER", "KEY", "KEYS", "APIKEY", "TOKEN", "TOKENS", "SECRET", "SECRETS", "PASSWORD", "PASSWD", "PASSPHRASE", "CREDENTIAL", "CREDENTIALS",
+	"AUTH", "AUTHORIZATION", "COOKIE", "COOKIES", "CLIENT", "USERNAME",
+}
+
+func passed(name string) bool {
+	if slices.Contains(passedNames, name) {
+		return true
+	}
+	return slices.ContainsFunc(passedPrefixes, func(p string) bool { return strings.HasPrefix(name, p) }) &&
+		!lo.Some(secretWords, strings.Split(strings.ToUpper(name), "_"))
+}
+
+// withoutUser takes the user and password out of a URL, which exporters do not use.
+func withoutUser(kv string) string {
+	name, value, _ := strings.Cut(kv, "=")
+	if !strings.HasSuffix(name, "_ENDPOINT") {
+		return kv
+	}
+	u, err := url.Parse(value)
+	if err != nil || u.User == nil {
+		return kv
+	}
+	u.User = nil
+	return name + "=" + u.String()
+}
+
 // environment is what a plugin gets: the variables passed on, then its own.
 func environment(own map[string]string) []string {
-	env := lo.Filter(os.Environ(), func(kv string, _ int) bool {
+	env := lo.FilterMap(os.Environ(), func(kv string, _ int) (string, bool) {
 		name, _, _ := strings.Cut(kv, "=")
-		return slices.Contains(passedNames, name) ||
-			slices.ContainsFunc(passedPrefixes, func(p string) bool { return strings.HasPrefix(name, p) })
+		return withoutUser(kv), passed(name)
 	})
 	for _, name := range slices.Sorted(maps.Keys(own)) {
 		env = append(env, name+"="+own[name])

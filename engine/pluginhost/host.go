@@ -194,7 +194,8 @@ func (h *Host) Kill(process uint64, why error) {
 // closeTime is how long all plugins together may take to stop before they are killed.
 const closeTime = 5 * time.Second
 
-// Close stops the plugins, the last one first, and returns when their processes and everything those started are gone.
+// Close stops the plugins, the last one first, and returns when their processes and process groups are gone. What has left the group, by
+// setsid, is the caller's to end: it has PLUGIN_UNIX_SOCKET_DIR, below Options.Dir, in its environment.
 func (h *Host) Close() {
 	h.close.Do(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), closeTime)

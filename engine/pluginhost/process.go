@@ -18,6 +18,8 @@ import (
 
 	"github.com/hashicorp/go-plugin/runner"
 	"golang.org/x/sys/unix"
+
+	"github.com/weir-project/weir/engine/loglimit"
 )
 
 // process is a plugin's process: go-plugin's runner, so that everything about it is in our hands. It leads a process
@@ -31,6 +33,7 @@ type process struct {
 	onEnd   func(pgid int)
 	stdout  *lines
 	stderr  *lines
+	printed *loglimit.Source // both
 
 	dir      string // for its socket
 	startErr error  // why it could not be started; settled when Start returns
@@ -50,11 +53,16 @@ type process struct {
 	failed bool   // other than by exit code 0
 }
 
+// printedLimit is what one process of a plugin can have the engine log of what it prints: the stack of a crash fits in.
+var printedLimit = loglimit.Limit{Records: 1000, Bytes: 512 << 10, Window: 10 * time.Second}
+
 func newProcess(b binary, opts Options, log *slog.Logger) *process {
+	printed := loglimit.New(log, printedLimit)
 	p := &process{
-		path: b.path, file: b.file, env: environment(b.spec.Env), onStart: opts.OnStart, onEnd: opts.OnEnd, done: make(chan struct{}),
-		stdout: &lines{log: log.With("stream", "stdout"), level: slog.LevelInfo},
-		stderr: &lines{log: log, level: slog.LevelInfo},
+		printed: printed,
+		path:    b.path, file: b.file, env: environment(b.spec.Env), onStart: opts.OnStart, onEnd: opts.OnEnd, done: make(chan struct{}),
+		stdout: &lines{log: printed.With("stream", "stdout"), level: slog.LevelInfo},
+		stderr: &lines{log: printed.Logger, level: slog.LevelInfo},
 	}
 	p.life, p.end = context.WithCancelCause(context.Background())
 	return p
@@ -198,6 +206,7 @@ func (p *process) reap(cmd *exec.Cmd, reading *sync.WaitGroup, handshake io.Clos
 	<-read
 	p.stdout.Flush()
 	p.stderr.Flush()
+	p.printed.Flush()
 	p.end(describeEnd(p.status, p.stderr.Last()))
 }
 
