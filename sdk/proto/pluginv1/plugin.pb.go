@@ -13,13 +13,12 @@
 package pluginv1
 
 import (
-	reflect "reflect"
-	sync "sync"
-	unsafe "unsafe"
-
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	structpb "google.golang.org/protobuf/types/known/structpb"
+	reflect "reflect"
+	sync "sync"
+	unsafe "unsafe"
 )
 
 const (
@@ -2852,50 +2851,47 @@ func file_pluginv1_plugin_proto_rawDescGZIP() []byte {
 	return file_pluginv1_plugin_proto_rawDescData
 }
 
-var (
-	file_pluginv1_plugin_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-	file_pluginv1_plugin_proto_msgTypes  = make([]protoimpl.MessageInfo, 34)
-	file_pluginv1_plugin_proto_goTypes   = []any{
-		Step_Kind(0),             // 0: weir.plugin.v1.Step.Kind
-		Place_Where(0),           // 1: weir.plugin.v1.Place.Where
-		(*DescribeRequest)(nil),  // 2: weir.plugin.v1.DescribeRequest
-		(*DescribeResponse)(nil), // 3: weir.plugin.v1.DescribeResponse
-		(*Backend)(nil),          // 4: weir.plugin.v1.Backend
-		(*Requirements)(nil),     // 5: weir.plugin.v1.Requirements
-		(*Span)(nil),             // 6: weir.plugin.v1.Span
-		(*Window)(nil),           // 7: weir.plugin.v1.Window
-		(*Range)(nil),            // 8: weir.plugin.v1.Range
-		(*Library)(nil),          // 9: weir.plugin.v1.Library
-		(*Class)(nil),            // 10: weir.plugin.v1.Class
-		(*Group)(nil),            // 11: weir.plugin.v1.Group
-		(*LinkRow)(nil),          // 12: weir.plugin.v1.LinkRow
-		(*Rank)(nil),             // 13: weir.plugin.v1.Rank
-		(*Device)(nil),           // 14: weir.plugin.v1.Device
-		(*AcceptRequest)(nil),    // 15: weir.plugin.v1.AcceptRequest
-		(*AcceptResponse)(nil),   // 16: weir.plugin.v1.AcceptResponse
-		(*Verdict)(nil),          // 17: weir.plugin.v1.Verdict
-		(*Reason)(nil),           // 18: weir.plugin.v1.Reason
-		(*PlanRequest)(nil),      // 19: weir.plugin.v1.PlanRequest
-		(*PlanResponse)(nil),     // 20: weir.plugin.v1.PlanResponse
-		(*Plan)(nil),             // 21: weir.plugin.v1.Plan
-		(*Schedule)(nil),         // 22: weir.plugin.v1.Schedule
-		(*Program)(nil),          // 23: weir.plugin.v1.Program
-		(*Step)(nil),             // 24: weir.plugin.v1.Step
-		(*Place)(nil),            // 25: weir.plugin.v1.Place
-		(*Kernel)(nil),           // 26: weir.plugin.v1.Kernel
-		(*Launch)(nil),           // 27: weir.plugin.v1.Launch
-		(*NcclLibrary)(nil),      // 28: weir.plugin.v1.NcclLibrary
-		(*Worker)(nil),           // 29: weir.plugin.v1.Worker
-		(*ReleaseRequest)(nil),   // 30: weir.plugin.v1.ReleaseRequest
-		(*ReleaseResponse)(nil),  // 31: weir.plugin.v1.ReleaseResponse
-		(*AttachRequest)(nil),    // 32: weir.plugin.v1.AttachRequest
-		(*AttachResponse)(nil),   // 33: weir.plugin.v1.AttachResponse
-		(*DetachRequest)(nil),    // 34: weir.plugin.v1.DetachRequest
-		(*DetachResponse)(nil),   // 35: weir.plugin.v1.DetachResponse
-		(*structpb.Struct)(nil),  // 36: google.protobuf.Struct
-	}
-)
-
+var file_pluginv1_plugin_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
+var file_pluginv1_plugin_proto_msgTypes = make([]protoimpl.MessageInfo, 34)
+var file_pluginv1_plugin_proto_goTypes = []any{
+	(Step_Kind)(0),           // 0: weir.plugin.v1.Step.Kind
+	(Place_Where)(0),         // 1: weir.plugin.v1.Place.Where
+	(*DescribeRequest)(nil),  // 2: weir.plugin.v1.DescribeRequest
+	(*DescribeResponse)(nil), // 3: weir.plugin.v1.DescribeResponse
+	(*Backend)(nil),          // 4: weir.plugin.v1.Backend
+	(*Requirements)(nil),     // 5: weir.plugin.v1.Requirements
+	(*Span)(nil),             // 6: weir.plugin.v1.Span
+	(*Window)(nil),           // 7: weir.plugin.v1.Window
+	(*Range)(nil),            // 8: weir.plugin.v1.Range
+	(*Library)(nil),          // 9: weir.plugin.v1.Library
+	(*Class)(nil),            // 10: weir.plugin.v1.Class
+	(*Group)(nil),            // 11: weir.plugin.v1.Group
+	(*LinkRow)(nil),          // 12: weir.plugin.v1.LinkRow
+	(*Rank)(nil),             // 13: weir.plugin.v1.Rank
+	(*Device)(nil),           // 14: weir.plugin.v1.Device
+	(*AcceptRequest)(nil),    // 15: weir.plugin.v1.AcceptRequest
+	(*AcceptResponse)(nil),   // 16: weir.plugin.v1.AcceptResponse
+	(*Verdict)(nil),          // 17: weir.plugin.v1.Verdict
+	(*Reason)(nil),           // 18: weir.plugin.v1.Reason
+	(*PlanRequest)(nil),      // 19: weir.plugin.v1.PlanRequest
+	(*PlanResponse)(nil),     // 20: weir.plugin.v1.PlanResponse
+	(*Plan)(nil),             // 21: weir.plugin.v1.Plan
+	(*Schedule)(nil),         // 22: weir.plugin.v1.Schedule
+	(*Program)(nil),          // 23: weir.plugin.v1.Program
+	(*Step)(nil),             // 24: weir.plugin.v1.Step
+	(*Place)(nil),            // 25: weir.plugin.v1.Place
+	(*Kernel)(nil),           // 26: weir.plugin.v1.Kernel
+	(*Launch)(nil),           // 27: weir.plugin.v1.Launch
+	(*NcclLibrary)(nil),      // 28: weir.plugin.v1.NcclLibrary
+	(*Worker)(nil),           // 29: weir.plugin.v1.Worker
+	(*ReleaseRequest)(nil),   // 30: weir.plugin.v1.ReleaseRequest
+	(*ReleaseResponse)(nil),  // 31: weir.plugin.v1.ReleaseResponse
+	(*AttachRequest)(nil),    // 32: weir.plugin.v1.AttachRequest
+	(*AttachResponse)(nil),   // 33: weir.plugin.v1.AttachResponse
+	(*DetachRequest)(nil),    // 34: weir.plugin.v1.DetachRequest
+	(*DetachResponse)(nil),   // 35: weir.plugin.v1.DetachResponse
+	(*structpb.Struct)(nil),  // 36: google.protobuf.Struct
+}
 var file_pluginv1_plugin_proto_depIdxs = []int32{
 	36, // 0: weir.plugin.v1.DescribeRequest.settings:type_name -> google.protobuf.Struct
 	4,  // 1: weir.plugin.v1.DescribeResponse.backends:type_name -> weir.plugin.v1.Backend
