@@ -24,6 +24,10 @@ type Candidate struct {
 	// Gates stand in the way whatever the group is, such as a switch that is off. They are reported with the unmet
 	// requirements; gates that are all PROBE_UNAVAILABLE leave the verdict unknown.
 	Gates []backend.Reason
+
+	// Reserve is for what all others leave: unless the policy's order or fallback names it, it is asked after the fallback, and has no
+	// answer at all where nothing is left for it or its memory is another.
+	Reserve bool
 }
 
 // Policy is what the configuration says about a cascade.
@@ -63,7 +67,7 @@ type Decision struct {
 }
 
 // Order sorts candidates into the cascade for a memory kind: configured, then priority from high to low, then name,
-// the fallback last unless it is among those configured. Ties do not depend on the order given.
+// the fallback last unless it is among those configured, and behind it what is in reserve. Ties do not depend on the order given.
 func Order(candidates []Candidate, p Policy, memory collective.Memory) []Candidate {
 	place := func(c Candidate) int {
 		if i := slices.Index(p.Order, c.Info.Name); i >= 0 {
@@ -71,6 +75,9 @@ func Order(candidates []Candidate, p Policy, memory collective.Memory) []Candida
 		}
 		if name := p.Fallback[memory]; name != "" && c.Info.Name == name {
 			return len(p.Order) + 1
+		}
+		if c.Reserve {
+			return len(p.Order) + 2
 		}
 		return len(p.Order)
 	}
@@ -88,30 +95,46 @@ func Order(candidates []Candidate, p Policy, memory collective.Memory) []Candida
 // determinism all byte counts of a class are served in one order of addition, or none. It does not
 // fail: what goes wrong with a candidate is its verdict. Only a done ctx leaves candidates declined with TIMEOUT.
 func Resolve(ctx context.Context, candidates []Candidate, group collective.Group, class collective.Class, opts Options) Decision {
-	ordered := Order(candidates, opts.Policy, class.Memory)
-	d := Decision{Group: group.ID, Class: class, Answers: make([]Answer, len(ordered))}
+	ordered := slices.DeleteFunc(Order(candidates, opts.Policy, class.Memory), func(c Candidate) bool {
+		m := c.Info.Requirements.Memories
+		return inReserve(c, opts.Policy, class.Memory) && len(m) > 0 && !slices.Contains(m, class.Memory)
+	})
+	usual := slices.IndexFunc(ordered, func(c Candidate) bool { return inReserve(c, opts.Policy, class.Memory) })
+	if usual < 0 {
+		usual = len(ordered)
+	}
+	d := Decision{Group: group.ID, Class: class, Answers: []Answer{}}
 	req := backend.Request{Group: group, Class: class, Hypothetical: opts.Hypothetical}
 	accepted := make([][]backend.Range, len(ordered))
 	order := uniformFor(ordered, req, opts)
+	add := func(c Candidate, v backend.Verdict) {
+		if d.Answers = append(d.Answers, Answer{Backend: c.Info.Name, Plugin: c.Plugin, Verdict: v}); v.Kind == backend.Accept {
+			accepted[len(d.Answers)-1] = v.Ranges
+		}
+	}
 	if opts.AskAll {
-		for i, v := range askAll(ctx, ordered, req, opts) {
-			d.Answers[i] = Answer{Backend: ordered[i].Info.Name, Plugin: ordered[i].Plugin, Verdict: v}
-			if v.Kind == backend.Accept {
-				accepted[i] = v.Ranges
-			}
+		for i, v := range askAll(ctx, ordered[:usual], req, opts) {
+			add(ordered[i], v)
 		}
 	} else {
-		for i, c := range ordered {
-			v := ask(ctx, c, req, opts, !order.served(accepted))
-			d.Answers[i] = Answer{Backend: c.Info.Name, Plugin: c.Plugin, Verdict: v}
-			if v.Kind == backend.Accept {
-				accepted[i] = v.Ranges
-			}
+		for _, c := range ordered[:usual] {
+			add(c, ask(ctx, c, req, opts, !order.served(accepted)))
 		}
+	}
+	for _, c := range ordered[usual:] {
+		if order.served(accepted) {
+			break
+		}
+		add(c, ask(ctx, c, req, opts, true))
 	}
 	order.settle(d.Answers, accepted)
 	d.Table = NewTable(accepted)
 	return d
+}
+
+// inReserve reports whether a candidate is only there for what all others leave.
+func inReserve(c Candidate, p Policy, memory collective.Memory) bool {
+	return c.Reserve && c.Info.Name != p.Fallback[memory] && !slices.Contains(p.Order, c.Info.Name)
 }
 
 // askAll asks at once: no answer depends on another's, and each may be a call to another process.

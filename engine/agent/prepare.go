@@ -34,12 +34,13 @@ type instance struct {
 	key     string   // of a kernel plan: the group's instances with the same key share memory
 	plugin  string
 	process uint64 // of the plugin, that made the plan
+	reserve bool   // the backend is there for what no plugin serves
 	freed   bool
 }
 
 // instance makes an instance of a plan of a plugin's backend.
 func (g *group) instance(c dispatch.Candidate, p plan.Plan) (*instance, error) {
-	i := &instance{backend: c.Info.Name, plugin: c.Plugin, process: c.Process, plan: pluginv1.FromPlan(p)}
+	i := &instance{backend: c.Info.Name, plugin: c.Plugin, process: c.Process, reserve: c.Reserve, plan: pluginv1.FromPlan(p)}
 	var shape workerv1.Shape
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -96,10 +96,11 @@ func (r *resolution) settle(ctx context.Context) (dispatch.Decision, map[int]*in
 				r.verdicts[a.Backend] = a.Verdict
 			}
 		}
-		if len(d.Table.Chosen()) == 0 {
-			if r.upgrade == nil && r.recovered(ctx, d) {
-				continue
-			}
+		chosen := d.Table.Chosen()
+		if r.upgrade == nil && (len(chosen) == 0 || slices.ContainsFunc(chosen, func(i int) bool { return r.candidate(d.Answers[i].Backend).Reserve })) && r.recovered(ctx, d) {
+			continue
+		}
+		if len(chosen) == 0 {
 			return d, nil, unserved(d)
 		}
 		if err := r.upgrade.why(); err != nil {
@@ -115,13 +116,14 @@ func (r *resolution) settle(ctx context.Context) (dispatch.Decision, map[int]*in
 	}
 }
 
-// recoverPatience is how long a class that nobody serves waits for plugins that have ended to be started again.
+// recoverPatience is how long a class that nobody serves, or only what is in reserve, waits for plugins that have ended, or were slow to come
+// up, to be started again.
 const recoverPatience = 10 * time.Second
 
 // mostRecoveries is how often a plugin is waited for in one decision: one that keeps ending must not hold the ranks up.
 const mostRecoveries = 3
 
-// recovered waits for plugins that have ended, when nobody else serves, and reports whether one serves again.
+// recovered waits for plugins that have ended or did not come up in time, and reports whether one serves now.
 func (r *resolution) recovered(ctx context.Context, d dispatch.Decision) bool {
 	await := r.group.job.agent.opts.Await
 	if await == nil {
@@ -131,11 +133,14 @@ func (r *resolution) recovered(ctx context.Context, d dispatch.Decision) bool {
 	defer cancel()
 	serves := false
 	for _, a := range d.Answers {
-		crashed := slices.ContainsFunc(a.Verdict.Reasons, func(x backend.Reason) bool { return x.Code == backend.PluginCrashed })
-		if a.Verdict.Kind != backend.Decline || !crashed || r.awaited[a.Backend] == mostRecoveries {
+		down := slices.ContainsFunc(a.Verdict.Reasons, func(x backend.Reason) bool {
+			return x.Code == backend.PluginCrashed || r.candidate(a.Backend).Backend == nil
+		})
+		if a.Verdict.Kind != backend.Decline || !down || r.awaited[a.Backend] == mostRecoveries {
 			continue
 		}
 		r.awaited[a.Backend]++
+		r.group.job.agent.opts.Logger.Info("a decision waits for a plugin", "group", r.group.id, "plugin", a.Plugin, "for", recoverPatience, "why", a.Verdict.String())
 		if await(ctx, a.Plugin) {
 			delete(r.verdicts, a.Backend)
 			serves = true

@@ -23,6 +23,7 @@ type Upgrade struct {
 	Accept     func() error                // called when groups have switched: the new process answers all questions from now on
 
 	late  bool // only classes that the old process has made a plan of
+	spare bool // only classes that what is in reserve serves
 	trace *telemetry.Upgrade
 }
 
@@ -79,6 +80,42 @@ func (a *Agent) upgradeAll(ctx context.Context, of Upgrade) ([]GroupUpgrade, err
 		report = append(report, more...)
 	}
 	return report, nil
+}
+
+// Serves tells the agent that a plugin serves that had ended or was slow to come up. What the backend in reserve does in its place is
+// decided once more, as by an upgrade, beside calls that go on.
+func (a *Agent) Serves(plugin string) {
+	a.wg.Go(func() {
+		a.upgrading.Lock()
+		defer a.upgrading.Unlock()
+		groups := lo.Filter(a.groupsInOrder(), func(g *group, _ int) bool { return g.spares() })
+		if len(groups) == 0 {
+			return
+		}
+		ctx, cancel := context.WithCancel(a.background())
+		defer cancel()
+		go a.cancelWhenDone(ctx, cancel)
+		of := Upgrade{Plugin: plugin, Candidates: a.opts.Candidates, spare: true, trace: a.opts.Tracer.Upgrade(a.background(), plugin)}
+		report, err := a.upgradeGroups(ctx, of, groups)
+		of.trace.End(err)
+		if err != nil {
+			a.opts.Logger.Warn("groups are served by what is in reserve still", "plugin", plugin, "error", err)
+		}
+		for _, r := range report {
+			a.opts.Logger.Info("a plugin takes over from what is in reserve", "plugin", plugin, "outcome", r.String())
+		}
+	})
+}
+
+// spares reports whether what is in reserve serves a class of the group.
+func (g *group) spares() bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return lo.SomeBy(lo.Values(g.inForce), func(f inForce) bool { return f.spares() })
+}
+
+func (d decided) spares() bool {
+	return lo.SomeBy(lo.Values(d.instances), func(x *instance) bool { return x.reserve })
 }
 
 func (a *Agent) groupsInOrder() []*group {

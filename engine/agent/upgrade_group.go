@@ -95,6 +95,7 @@ func (g *group) beginUpgrade(ctx context.Context, of Upgrade) (*upgrade, []colle
 				switch c := collective.ClassAt(index); {
 				case c.Memory != collective.Host:
 					u.report.Kept = append(u.report.Kept, c.String())
+				case of.spare && !g.inForce[index].spares():
 				case !of.late || g.inForce[index].uses(of.Replaced):
 					classes = append(classes, c)
 				}

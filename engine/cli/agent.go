@@ -29,7 +29,7 @@ func (a *app) listen(ctx context.Context, e *engine, ranks int, quiet bool) (*ag
 		return nil, err
 	}
 	opts := agent.Options{
-		Socket: agentSocket(e.folder.Path, cfg.Agent.Socket), WorldSize: ranks, Candidates: e.host.Candidates, Policy: e.policy, Topology: e.topology,
+		Socket: agentSocket(e.folder.Path, cfg.Agent.Socket), WorldSize: ranks, Candidates: e.candidates, Policy: e.policy, Topology: e.topology,
 		Deterministic: cfg.Group.Deterministic, ShareDevices: cfg.Group.ShareDevices, UnabortableKernels: cfg.Group.UnabortableKernels, MaxShared: int64(cfg.Shared.MaxBytes),
 		JoinDeadline: cfg.Group.JoinDeadline, CallDeadline: cfg.Group.Deadline,
 		PrepareDeadline: cfg.Deadlines.Prepare, SelfTestDeadline: cfg.Deadlines.SelfTest,
@@ -48,7 +48,11 @@ func (a *app) listen(ctx context.Context, e *engine, ranks int, quiet bool) (*ag
 	if !quiet {
 		opts.Decided = func(r agent.Resolved) { writeResolved(a.stderr, r) }
 	}
-	return agent.Listen(opts)
+	g, err := agent.Listen(opts)
+	if err == nil {
+		e.host.WhenServing(g.Serves)
+	}
+	return g, err
 }
 
 func (a *app) agent() *cobra.Command {

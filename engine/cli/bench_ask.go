@@ -29,17 +29,29 @@ func (j *benchJob) ask(ctx context.Context) {
 	ranks := j.placed()
 	j.prove(ctx, ranks)
 	group := agent.GroupFacts("bench", ranks, e.topology, e.wishes())
+	candidates := lo.Map(e.candidates(), func(c dispatch.Candidate, _ int) dispatch.Candidate {
+		c.Reserve = c.Reserve && c.Info.Name != j.flags.backend // asked for by its name it answers
+		return c
+	})
 	j.expected = map[collective.Class]dispatch.Decision{}
 	for _, class := range j.spec.Classes() {
-		j.expected[class] = dispatch.Resolve(ctx, e.host.Candidates(), group, class, dispatch.Options{Policy: e.policy, AskAll: true})
+		j.expected[class] = dispatch.Resolve(ctx, candidates, group, class, dispatch.Options{Policy: e.policy, AskAll: true})
 	}
+}
+
+// answered are the backends that have.
+func (j *benchJob) answered() []string {
+	return lo.Uniq(lo.FlatMap(j.spec.Classes(), func(c collective.Class, _ int) []string {
+		return lo.Map(j.expected[c].Answers, func(a dispatch.Answer, _ int) string { return a.Backend })
+	}))
 }
 
 // backends are those to pin, one after the other; "" stands for none.
 func (j *benchJob) backends() ([]string, error) {
-	names := lo.Uniq(lo.Map(j.engine.host.Candidates(), func(c dispatch.Candidate, _ int) string { return c.Info.Name }))
+	names := lo.Map(j.engine.candidates(), func(c dispatch.Candidate, _ int) string { return c.Info.Name })
 	switch {
 	case j.flags.backend == "":
+		names = j.answered()
 		serving := lo.Filter(names, func(n string, _ int) bool { return j.serves(n) == nil })
 		if len(serving) == 0 {
 			return nil, fmt.Errorf("no backend serves any of the sizes: %s", strings.Join(lo.Map(names, func(n string, _ int) string {

@@ -99,7 +99,7 @@ func (j *benchJob) measure(ctx context.Context, name string) (err error) {
 	defer func() { e.policy, e.config.Group = policy, wishes }()
 	if name != "" {
 		e.config.Group.Deterministic = false // whether it may serve beside the others has been asked; alone it need not serve every size
-		for _, c := range e.host.Candidates() {
+		for _, c := range e.candidates() {
 			if c.Info.Name != name {
 				e.policy.Disabled = append(slices.Clone(e.policy.Disabled), c.Info.Name)
 			}

@@ -92,7 +92,7 @@ func (a *app) backends(c *cobra.Command) []string {
 	if err != nil {
 		return nil
 	}
-	names := lo.Map(e.host.Candidates(), func(x dispatch.Candidate, _ int) string { return x.Info.Name })
+	names := lo.Map(e.candidates(), func(x dispatch.Candidate, _ int) string { return x.Info.Name })
 	_ = e.close() // a shell cannot be told
 	slices.Sort(names)
 	return names

@@ -22,6 +22,7 @@ import (
 	"github.com/weir-project/weir/core/collective"
 	"github.com/weir-project/weir/core/dispatch"
 	"github.com/weir-project/weir/core/topology"
+	"github.com/weir-project/weir/engine/builtin"
 	"github.com/weir-project/weir/engine/config"
 	"github.com/weir-project/weir/engine/launch"
 	"github.com/weir-project/weir/engine/pluginhost"
@@ -116,10 +117,22 @@ func (a *app) open(c *cobra.Command, role role) (e *engine, err error) {
 		}
 		return e, usageError{err}
 	}
-	if err := checkNames(loaded, e.host.Candidates()); err != nil {
+	if err := checkNames(loaded, e.candidates()); err != nil {
 		return e, usageError{err}
 	}
 	return e, nil
+}
+
+// candidates are the backends of the plugins as they are now, and the engine's own.
+func (e *engine) candidates() []dispatch.Candidate {
+	return append(e.host.Candidates(), builtin.Candidate())
+}
+
+// named is a backend as it is when it is asked for by its name: not in reserve. found is false if there is none.
+func (e *engine) named(name string) (c dispatch.Candidate, found bool) {
+	c, found = lo.Find(e.candidates(), func(c dispatch.Candidate) bool { return c.Info.Name == name })
+	c.Reserve = false
+	return c, found
 }
 
 // closePatience bounds how long the last spans and metrics may take to leave.

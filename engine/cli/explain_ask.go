@@ -39,7 +39,7 @@ func (s *subject) ask(ctx context.Context, e *engine, profile string) (explain.A
 
 func (s *subject) askPlugins(ctx context.Context, e *engine, x explain.Answer) (explain.Answer, error) {
 	x.Request.Group = s.wishes.Of(x.Request.Group)
-	candidates := e.host.Candidates()
+	candidates := e.candidates()
 	opts := dispatch.Options{Policy: e.policy, AskAll: true, Hypothetical: x.Request.Hypothetical}
 	ctx, span := telemetry.NewTracer(e.telemetry.TracerProvider).Start(trace.ContextWithRemoteSpanContext(ctx, e.parent), x.Request.Group, s.class)
 	x.Decision = span.Resolve(ctx, candidates, opts)

@@ -100,10 +100,9 @@ func machines(topo string) []topology.PresetMachine {
 
 // candidate is a backend by name.
 func (e *engine) candidate(name string) (dispatch.Candidate, error) {
-	candidates := e.host.Candidates()
-	c, found := lo.Find(candidates, func(c dispatch.Candidate) bool { return c.Info.Name == name })
+	c, found := e.named(name)
 	if !found {
-		names := lo.Map(candidates, func(c dispatch.Candidate, _ int) string { return c.Info.Name })
+		names := lo.Map(e.candidates(), func(c dispatch.Candidate, _ int) string { return c.Info.Name })
 		return c, usageError{fmt.Errorf("--only: no plugin offers the backend %q; there are: %s", name, strings.Join(names, ", "))}
 	}
 	if c.Backend == nil {

@@ -11,7 +11,9 @@ import (
 	"github.com/samber/lo"
 	"github.com/spf13/cobra"
 
+	"github.com/weir-project/weir/core/dispatch"
 	"github.com/weir-project/weir/engine/agent"
+	"github.com/weir-project/weir/engine/builtin"
 	"github.com/weir-project/weir/engine/launch"
 )
 
@@ -96,7 +98,10 @@ func (e *engine) reload(ctx context.Context, g *agent.Agent, name, sha256 string
 		return reloaded{}, err
 	}
 	status := next.Status()
-	groups, err := g.Upgrade(ctx, agent.Upgrade{Plugin: name, Replaced: next.Replaced(), Candidates: next.Candidates, Accept: next.Accept})
+	groups, err := g.Upgrade(ctx, agent.Upgrade{
+		Plugin: name, Replaced: next.Replaced(),
+		Candidates: func() []dispatch.Candidate { return append(next.Candidates(), builtin.Candidate()) }, Accept: next.Accept,
+	})
 	if err != nil {
 		next.Refuse(context.WithoutCancel(ctx))
 		return reloaded{}, fmt.Errorf("reload plugin %s: the old process serves on: %w", name, err)

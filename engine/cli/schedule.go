@@ -75,10 +75,9 @@ A schedule that is not right is refused with an example of how it goes wrong; do
 
 // scheduleOf asks a backend for its plan for ranks of this host.
 func (e *engine) scheduleOf(ctx context.Context, name string, ranks int) (*plan.Schedule, error) {
-	candidates := e.host.Candidates()
-	c, found := lo.Find(candidates, func(c dispatch.Candidate) bool { return c.Info.Name == name && c.Backend != nil })
-	if !found {
-		names := lo.FilterMap(candidates, func(c dispatch.Candidate, _ int) (string, bool) { return c.Info.Name, c.Backend != nil })
+	c, found := e.named(name)
+	if !found || c.Backend == nil {
+		names := lo.FilterMap(e.candidates(), func(c dispatch.Candidate, _ int) (string, bool) { return c.Info.Name, c.Backend != nil })
 		return nil, usageError{fmt.Errorf("no plugin offers the backend %q; there are: %s", name, strings.Join(names, ", "))}
 	}
 	if c.Info.Kind != plan.ScheduleKind {

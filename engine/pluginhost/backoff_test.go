@@ -85,15 +85,15 @@ func supervised(t *testing.T, policy Restart, does func(n int) behaviour) (*slot
 	f := &fakeStarter{behaviour: does, stopped: map[*running]bool{}}
 	opts := Options{Logger: slog.New(slog.NewTextHandler(io.Discard, nil)), Restart: policy.complete()}
 	b := binary{spec: Spec{Name: "flat", Path: "/plugins/flat"}, path: "/plugins/flat"}
-	s := newSlot(b, opts)
+	h := &Host{}
+	s := newSlot(h, b, opts)
 	s.starter = f
-	h := &Host{slots: []*slot{s}}
+	h.slots = []*slot{s}
 	if err := h.startAll(t.Context(), []binary{b}, opts); err != nil {
 		t.Fatal(err)
 	}
 	h.life, h.supervision = context.WithCancel(context.Background())
-	s.supervised = true
-	h.supervisors.Go(func() { s.supervise(h.life) })
+	h.watch(s)
 	t.Cleanup(func() {
 		h.Close()
 		synctest.Wait()

@@ -10,6 +10,7 @@ import (
 	"os"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/samber/lo"
@@ -18,6 +19,7 @@ import (
 
 	"github.com/weir-project/weir/core/backend"
 	"github.com/weir-project/weir/core/dispatch"
+	"github.com/weir-project/weir/engine/builtin"
 )
 
 // Spec is a plugin to start.
@@ -60,6 +62,8 @@ type Host struct {
 	life        context.Context // of supervision
 	supervision context.CancelFunc
 	supervisors sync.WaitGroup
+
+	serving atomic.Pointer[func(plugin string)]
 }
 
 // Status is what is known of one plugin.
@@ -92,8 +96,8 @@ func Start(ctx context.Context, specs []Spec, opts Options) (*Host, error) {
 		return nil, err
 	}
 	opts.Restart = opts.Restart.complete()
-	h := &Host{slots: lo.Map(binaries, func(b binary, _ int) *slot { return newSlot(b, opts) })}
-	h.supervision = func() {}
+	h := &Host{supervision: func() {}}
+	h.slots = lo.Map(binaries, func(b binary, _ int) *slot { return newSlot(h, b, opts) })
 	if err := h.startAll(ctx, binaries, opts); err != nil {
 		h.Close()
 		return nil, err
@@ -104,12 +108,17 @@ func Start(ctx context.Context, specs []Spec, opts Options) (*Host, error) {
 	}
 	h.life, h.supervision = context.WithCancel(context.WithoutCancel(ctx))
 	for _, s := range h.slots {
-		if s.now.fault == nil && s.now.attached == nil {
-			s.supervised = true
-			h.supervisors.Go(func() { s.supervise(h.life) })
-		}
+		h.watch(s)
 	}
 	return h, nil
+}
+
+// watch begins the supervision of a plugin that serves, or that may if it is tried again.
+func (h *Host) watch(s *slot) {
+	if s.late = s.now.late(); s.late || s.now.fault == nil && s.now.attached == nil {
+		s.supervised = true
+		h.supervisors.Go(func() { s.supervise(h.life) })
+	}
 }
 
 // startAll returns the error of the plugin that failed first; the others are given up then.
@@ -146,6 +155,9 @@ func (h *Host) checkNames(of func(*slot) *running) error {
 		}
 		plugins[r.offer.Name] = r.path
 		for _, info := range r.offer.Backends {
+			if info.Name == builtin.Name {
+				return fmt.Errorf("plugin %s: backend %q has the name of the engine's own: give it another", r.name, info.Name)
+			}
 			if other, twice := backends[info.Name]; twice {
 				return fmt.Errorf("plugin %s: backend %q is also offered by plugin %s: keep one of the plugins", r.name, info.Name, other)
 			}
@@ -172,6 +184,10 @@ func (h *Host) Await(ctx context.Context, plugin string) bool {
 	s, found := lo.Find(h.slots, func(s *slot) bool { r, _, _ := s.current(); return r.name == plugin })
 	return found && s.await(ctx)
 }
+
+// WhenServing has f called, with its name, whenever a plugin serves again that had ended, or at last that was slow to come up. It must
+// return soon.
+func (h *Host) WhenServing(f func(plugin string)) { h.serving.Store(&f) }
 
 // Kill ends a plugin's process, by the number that its candidates carry, at once; it is started again as one that ended
 // by itself. why is for the log.

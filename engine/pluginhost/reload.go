@@ -105,7 +105,7 @@ func (r *Replacement) Accept() error {
 		}
 		r.old = s.now // which may have been started again
 		s.others = append(lo.Without(s.others, r.next), s.now)
-		s.now, s.binary, s.quarantine, s.restarts, s.due = r.next, r.binary, nil, 0, time.Time{}
+		s.now, s.late, s.binary, s.quarantine, s.restarts, s.due = r.next, false, r.binary, nil, 0, time.Time{}
 		select {
 		case s.replaced <- struct{}{}:
 		default:

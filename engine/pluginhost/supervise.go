@@ -48,6 +48,7 @@ func (r Restart) delay(n int) time.Duration {
 type slot struct {
 	opts     Options
 	starter  starter
+	host     *Host
 	replaced chan struct{} // has room for one: the process was, by a reload
 
 	mu         sync.Mutex
@@ -56,6 +57,7 @@ type slot struct {
 	others     []*running // beside it: one that may replace it, and those that it has replaced
 	reloading  bool
 	supervised bool
+	late       bool      // it did not come up in time and is tried again
 	restarts   int       // since the plugin was last well
 	due        time.Time // of the next start
 	quarantine error     // why it is not started any more, or nil
@@ -79,8 +81,8 @@ func (files) launch(ctx context.Context, b binary, opts Options) (*running, erro
 	return launch(ctx, b, opts)
 }
 
-func newSlot(b binary, opts Options) *slot {
-	return &slot{binary: b, opts: opts, starter: files{}, replaced: make(chan struct{}, 1), changed: make(chan struct{})}
+func newSlot(h *Host, b binary, opts Options) *slot {
+	return &slot{host: h, binary: b, opts: opts, starter: files{}, replaced: make(chan struct{}, 1), changed: make(chan struct{})}
 }
 
 // change changes the state and tells who waits for that.
@@ -96,14 +98,14 @@ func (s *slot) change(f func()) {
 func (s *slot) await(ctx context.Context) bool {
 	for {
 		s.mu.Lock()
-		now, over, changed := s.now, s.closed || s.quarantine != nil || s.now.fault != nil, s.changed
+		now, over, changed := s.now, s.closed || s.quarantine != nil || s.now.fault != nil && !s.late, s.changed
 		end, bounded := ctx.Deadline()
 		over = over || bounded && s.due.After(end) || now.attached != nil && now.life.Err() != nil
 		s.mu.Unlock()
 		switch {
 		case over:
 			return false
-		case now.life.Err() == nil:
+		case now.life.Err() == nil && now.fault == nil:
 			return true
 		}
 		select {
@@ -129,7 +131,7 @@ func (s *slot) candidates() []dispatch.Candidate {
 
 func (r *running) candidates(quarantine error) []dispatch.Candidate {
 	if r.fault != nil {
-		return []dispatch.Candidate{{Plugin: r.name, Info: backend.Info{Name: r.name}, Fault: r.fault}}
+		return []dispatch.Candidate{{Plugin: r.name, Info: backend.Info{Name: r.name}, Fault: cmp.Or(quarantine, r.fault)}}
 	}
 	return lo.Map(r.offer.Backends, func(info backend.Info, _ int) dispatch.Candidate {
 		if quarantine != nil {
@@ -141,16 +143,19 @@ func (r *running) candidates(quarantine error) []dispatch.Candidate {
 }
 
 // supervise starts the plugin again whenever it ends by itself, until ctx is done or it has ended too often. One that
-// never came up is left alone: nothing has changed that would mend it. After a reload the new process is supervised.
+// never came up is left alone, since nothing has changed that would mend it, unless it was only too slow: see late. After a reload the
+// new process is supervised.
 func (s *slot) supervise(ctx context.Context) {
 	for {
 		r, _, _ := s.current()
-		select {
-		case <-ctx.Done():
-			return
-		case <-s.replaced:
-			continue
-		case <-r.life.Done():
+		if r.fault == nil {
+			select {
+			case <-ctx.Done():
+				return
+			case <-s.replaced:
+				continue
+			case <-r.life.Done():
+			}
 		}
 		if now, _, _ := s.current(); now != r {
 			continue
@@ -171,11 +176,14 @@ func (s *slot) revive(ctx context.Context, last *running) bool {
 	if time.Since(last.started) > policy.Stable {
 		s.change(func() { s.restarts = 0 })
 	}
-	why := context.Cause(last.life)
+	why, what := context.Cause(last.life), "has ended"
+	if last.fault != nil {
+		why, what = last.fault, "did not come up"
+	}
 	for {
 		_, n, _ := s.current()
 		if n++; n > policy.Most {
-			return s.giveUp(last, fmt.Errorf("it has ended %d times in a row and is not started again; the last time: %w", n, why))
+			return s.giveUp(last, fmt.Errorf("it %s %d times in a row and is not started again; the last time: %w", what, n, why))
 		}
 		wait := policy.delay(n)
 		s.change(func() { s.restarts, s.due = n, time.Now().Add(wait) })
@@ -198,6 +206,9 @@ func (s *slot) revive(ctx context.Context, last *running) bool {
 			continue
 		}
 		last.log.Info("plugin was restarted", "pid", next.process.ID(), "took", next.took)
+		if f := s.host.serving.Load(); f != nil {
+			(*f)(last.name)
+		}
 		return true
 	}
 }
@@ -214,7 +225,7 @@ func (s *slot) again(ctx context.Context, last *running) (*running, error) {
 	b.spec = was.spec
 	next, err := s.starter.launch(ctx, b, s.opts)
 	if err == nil && next.fault == nil {
-		err = sameOffer(last.offer, next.offer)
+		err = s.host.fits(s, last, next)
 	}
 	if err == nil && next.fault == nil && !s.take(last, next) {
 		err = errStopped
@@ -229,7 +240,7 @@ func (s *slot) again(ctx context.Context, last *running) (*running, error) {
 func (s *slot) take(last, next *running) (taken bool) {
 	s.change(func() {
 		if taken = !s.closed && s.now == last; taken {
-			s.now = next
+			s.now, s.late = next, false
 		}
 	})
 	return taken
@@ -254,7 +265,7 @@ func (s *slot) giveUp(last *running, why error) (faster bool) {
 			faster = !s.closed
 			return
 		}
-		s.supervised = false
+		s.supervised, s.late = false, false
 		s.now.log.Error("plugin is given up", "err", why)
 		s.quarantine = &backend.Fault{Code: backend.PluginCrashed, Rank: backend.AnyRank, Err: fmt.Errorf("plugin %s: %w", s.now.name, why)}
 	})

@@ -33,6 +33,8 @@ func main() {
 		time.Sleep(time.Hour)
 	case "twin":
 		b.name = "shm-flat"
+	case "builtin":
+		b.name = "builtin"
 	}
 	os.Exit(plugin.Serve(plugin.Plugin{Name: name, Version: "1", Backends: []backend.Backend{b}}))
 }
