@@ -14,6 +14,7 @@ import (
 
 	"github.com/weir-project/weir/engine/config"
 	"github.com/weir-project/weir/engine/files"
+	"github.com/weir-project/weir/engine/licenses"
 	"github.com/weir-project/weir/engine/terminal"
 )
 
@@ -175,15 +176,21 @@ func (a *app) load(c *cobra.Command) (l *config.Loaded, err error) {
 }
 
 func (a *app) version() *cobra.Command {
-	return &cobra.Command{
+	var texts bool
+	c := &cobra.Command{
 		Use:   "version",
-		Short: "Print the version",
+		Short: "Print the version, or the licences of what Weir is built from",
 		Args:  cobra.NoArgs,
 		RunE: func(*cobra.Command, []string) error {
+			if texts {
+				return licenses.Print(a.stdout)
+			}
 			_, err := fmt.Fprintf(a.stdout, "weir %s\n", Version)
 			return err
 		},
 	}
+	c.Flags().BoolVar(&texts, "licenses", false, "print the licences of all that is linked into Weir's programs, plugins and libraries instead")
+	return c
 }
 
 func (a *app) config() *cobra.Command {
