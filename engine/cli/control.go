@@ -1,25 +1,16 @@
 package cli
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
-	"fmt"
-	"io"
 	"net"
 	"net/http"
-	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
 	"time"
 
-	"github.com/samber/lo"
-
 	"github.com/weir-project/weir/engine/agent"
-	"github.com/weir-project/weir/engine/launch"
-	"github.com/weir-project/weir/sdk/proto/trust"
 )
 
 // controlSocket is where an engine answers other commands of its user: HTTP and JSON in the run's folder, which nobody
@@ -111,66 +102,4 @@ func (a *app) runStatus(e *engine, g *agent.Agent, started time.Time, calls bool
 		s.Plugins = append(s.Plugins, x)
 	}
 	return s
-}
-
-// ask sends a question to the engine of a run's folder.
-func ask(ctx context.Context, patience time.Duration, folder, method, path string, values url.Values, result any) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	client := &http.Client{Transport: &http.Transport{
-		DisableKeepAlives: true,
-		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return trust.Dial(ctx, filepath.Join(folder, controlSocket))
-		},
-	}}
-	req, err := http.NewRequestWithContext(ctx, method, "http://weir"+path+"?"+values.Encode(), nil)
-	if err != nil {
-		return err
-	}
-	res, err := client.Do(req)
-	if err != nil {
-		return fmt.Errorf("the engine of %s does not answer: %w", folder, err)
-	}
-	defer res.Body.Close()
-	if res.StatusCode != http.StatusOK {
-		body, _ := io.ReadAll(io.LimitReader(res.Body, 4096))
-		return errors.New(cmp.Or(strings.TrimSpace(string(body)), res.Status))
-	}
-	return decodeAnswer(res.Body, result)
-}
-
-// maxAnswer is the longest answer of an engine: a thousand groups of eight ranks with their last calls take a tenth of it.
-const maxAnswer = 1 << 30
-
-func decodeAnswer(body io.Reader, result any) error {
-	if err := json.NewDecoder(io.LimitReader(body, maxAnswer)).Decode(result); err != nil {
-		return fmt.Errorf("the engine's answer: %w", err)
-	}
-	return nil
-}
-
-// runs are the running engines of this user, or the one whose process is named.
-func (a *app) runs(ctx context.Context, pid int, calls bool) ([]runStatus, error) {
-	values := url.Values{}
-	if calls {
-		values.Set("calls", "1")
-	}
-	var found []runStatus
-	var errs []error
-	for _, folder := range launch.Runs(a.getenv) {
-		var s runStatus
-		if err := ask(ctx, controlPatience, folder, http.MethodGet, "/status", values, &s); err != nil {
-			errs = append(errs, err) // it may be starting, or ending
-			continue
-		}
-		found = append(found, s)
-	}
-	if pid == 0 {
-		return found, nil
-	}
-	one := lo.Filter(found, func(s runStatus, _ int) bool { return s.PID == pid })
-	if len(one) == 0 {
-		return nil, errors.Join(append(errs, fmt.Errorf("no engine of this user runs as process %d; weir status lists those that do", pid))...)
-	}
-	return one, nil
 }

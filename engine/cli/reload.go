@@ -8,13 +8,11 @@ import (
 	"net/url"
 	"time"
 
-	"github.com/samber/lo"
 	"github.com/spf13/cobra"
 
 	"github.com/weir-project/weir/core/dispatch"
 	"github.com/weir-project/weir/engine/agent"
 	"github.com/weir-project/weir/engine/builtin"
-	"github.com/weir-project/weir/engine/launch"
 )
 
 // reloadPatience bounds a reload, whose steps have the configuration's deadlines.
@@ -69,26 +67,6 @@ Classes in device memory keep their plans. weir status shows what serves.
 	c.Flags().IntVar(&pid, "pid", 0, "the engine that is this `process`; needed if several run")
 	formatFlag(c, &format)
 	return c
-}
-
-// oneRun is the folder of the one running engine, or of that which is a process.
-func (a *app) oneRun(ctx context.Context, pid int) (folder string, err error) {
-	found := map[string]int{}
-	for _, f := range launch.Runs(a.getenv) {
-		var s runStatus
-		if ask(ctx, controlPatience, f, http.MethodGet, "/status", nil, &s) == nil && (pid == 0 || s.PID == pid) {
-			found[f] = s.PID
-		}
-	}
-	switch {
-	case len(found) == 1:
-		return lo.Keys(found)[0], nil
-	case len(found) > 1:
-		return "", fmt.Errorf("several engines run, as processes %v: name one with --pid", lo.Values(found))
-	case pid != 0:
-		return "", fmt.Errorf("no engine of this user runs as process %d; weir status lists those that do", pid)
-	}
-	return "", fmt.Errorf("no engine of this user runs")
 }
 
 // reload replaces a plugin of this engine.
