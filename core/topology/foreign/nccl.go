@@ -74,6 +74,7 @@ func system(sys *element) Reading {
 	}
 	r.nets(sys, gpus)
 	r.xmlNotes(sys, gpus, template)
+	r.oddValues(gpus)
 	if topology.AnyNVLink(r.Graph.Links) == topology.No && r.Complete == Whole {
 		r.Graph.Multicast = topology.No
 	}
@@ -110,11 +111,12 @@ func findGPUs(sys *element) (gpus []gpu, template bool) {
 	return gpus, true
 }
 
+// bus is the PCI address; "" if it is not known.
 func (g gpu) bus() string {
 	if g.pci == nil {
 		return ""
 	}
-	return strings.ToLower(g.pci.attrs["busid"])
+	return address(g.pci.attrs["busid"])
 }
 
 func (g gpu) device(position int) topology.Device {
@@ -124,12 +126,12 @@ func (g gpu) device(position int) topology.Device {
 			d.Index = n
 		}
 		d.Capability = capability(g.self.attrs["sm"])
-		if gcn := g.self.attrs["gcn"]; gcn != "" {
+		if gcn := only(amdMachine, g.self.attrs["gcn"]); gcn != "" {
 			d.Capability, d.Name = "", "AMD "+gfx(gcn)
 		}
 	}
 	if cpu := g.cpu(); cpu != nil {
-		d.NUMA, d.CPUAffinity = cpu.attrs["numaid"], cpu.attrs["affinity"]
+		d.NUMA, d.CPUAffinity = only(numaNode, cpu.attrs["numaid"]), only(cpuMask, cpu.attrs["affinity"])
 	}
 	return d
 }
@@ -216,7 +218,7 @@ func link(a, b gpu, pcie topology.Link) topology.Link {
 	direct := 0
 	for _, e := range a.self.children {
 		count, ok := number(e.attrs["count"])
-		if !ok || strings.ToLower(e.attrs["target"]) != b.bus() {
+		if !ok || b.bus() == "" || address(e.attrs["target"]) != b.bus() {
 			continue
 		}
 		switch e.name {
@@ -228,6 +230,9 @@ func link(a, b gpu, pcie topology.Link) topology.Link {
 	}
 	if n := max(direct, min(a.toSwitches(), b.toSwitches())); n > 0 {
 		return topology.Link{Class: topology.NVLink, Count: n}
+	}
+	if a.bus() == "" || b.bus() == "" || a.leadsNowhere() || b.leadsNowhere() {
+		return topology.Link{} // there may be one
 	}
 	return pcie
 }

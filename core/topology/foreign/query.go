@@ -2,7 +2,6 @@ package foreign
 
 import (
 	"regexp"
-	"slices"
 	"strings"
 
 	"github.com/weir-project/weir/core/topology"
@@ -12,7 +11,7 @@ import (
 // as id, below <nvidia_smi_log>, which is often left out of a paste. The tags are those of public texts,
 // the newest of nvsmi_device_v13.dtd.
 var (
-	queryGPU      = regexp.MustCompile(`<gpu id="([0-9A-Fa-f:.]+)">`)
+	queryGPU      = regexp.MustCompile(`<gpu id="([^"<>]{1,40})">`)
 	queryField    = regexp.MustCompile(`<(product_name|uuid|current_mig)>\s*([^<]*?)\s*</`)
 	queryAttached = regexp.MustCompile(`<attached_gpus>\s*(\d+)\s*</`)
 )
@@ -42,7 +41,11 @@ func queried(log string, at [][]int) Reading {
 		if i+1 < len(at) {
 			end = at[i+1][0]
 		}
-		d := topology.Device{Index: i, PCIBusID: shortBus(log[begin[2]:begin[3]])}
+		id := log[begin[2]:begin[3]]
+		d := topology.Device{Index: i, PCIBusID: shortBus(id)}
+		if d.PCIBusID == "" {
+			r.warn("the XML of `nvidia-smi -q -x` has the GPU id %q, which is no PCI address"+passedOver, id)
+		}
 		for _, f := range queryField.FindAllStringSubmatch(log[begin[1]:end], -1) {
 			switch {
 			case f[1] == "product_name" && d.Name == "":
@@ -71,12 +74,12 @@ func queried(log string, at [][]int) Reading {
 	return r
 }
 
-// shortBus writes a PCI address with four digits of the domain, as sysfs does.
+// shortBus writes a PCI address with four digits of the domain, as sysfs does; "" if the text is none.
 func shortBus(s string) string {
 	if len(s) == len("00000000:17:00.0") && strings.HasPrefix(s, "0000") {
 		s = s[4:]
 	}
-	return strings.ToLower(s)
+	return address(s)
 }
 
 // withQueries adds to a machine whose links another text shows what `nvidia-smi -q -x` says of its GPUs.
@@ -91,15 +94,17 @@ func withQueries(readings, queries []Reading) []Reading {
 	for i := range r.Graph.Devices {
 		d := &r.Graph.Devices[i]
 		for _, from := range q.Graph.Devices { // by address where the text has it: NCCL counts as CUDA does
-			if d.PCIBusID == from.PCIBusID || d.PCIBusID == "" && d.Index == from.Index {
+			if d.PCIBusID != "" && d.PCIBusID == from.PCIBusID || d.PCIBusID == "" && d.Index == from.Index {
 				d.PCIBusID, d.Name, d.UUID = from.PCIBusID, from.Name, from.UUID
 				break
 			}
 		}
 	}
 	r.Formats = append(r.Formats, q.Formats...)
-	if slices.Contains(q.Warnings, migNote) {
-		r.warn(migNote)
+	for _, w := range q.Warnings {
+		if w == migNote || strings.HasSuffix(w, passedOver) {
+			r.warn("%s", w)
+		}
 	}
 	return []Reading{r}
 }
