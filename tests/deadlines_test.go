@@ -24,6 +24,7 @@ var ownTime = map[string]string{
 	"sdk/conformance/suite_test.go late":                                 "work, which is too late for the suite",
 	"engine/pluginhost/backoff_test.go":                                  "it runs in the time of synctest",
 	"engine/pluginhost/late_test.go":                                     "it runs in the time of synctest",
+	"engine/loglimit/loglimit_test.go":                                   "it runs in the time of synctest",
 	"engine/pluginhost/plugin_test.go forever":                           "a hang",
 	"engine/pluginhost/plugin_test.go Accept":                            "work",
 	"engine/launch/main_test.go TestMain":                                "a process that does not end by itself",

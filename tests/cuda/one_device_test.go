@@ -1,7 +1,6 @@
 package cuda
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"sync"
@@ -10,6 +9,7 @@ import (
 
 	"github.com/weir-project/weir/engine/agent"
 	"github.com/weir-project/weir/sdk/rank"
+	"github.com/weir-project/weir/tests/await"
 	"github.com/weir-project/weir/tests/harness"
 	"github.com/weir-project/weir/tests/ondevice"
 )
@@ -24,12 +24,10 @@ func onOneDevice(t *testing.T, world int, change func(*agent.Options), f func(g 
 			change(o)
 		}
 	}, harness.Kernels(t, "right", nil))
-	errs := make([]error, world)
+	ctx, errs := await.Context(t, time.Minute), make([]error, world)
 	var wg sync.WaitGroup
 	for r := range world {
 		wg.Go(func() {
-			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-			defer cancel()
 			s, err := rank.Join(ctx, rank.Options{Socket: j.Agent.Socket(), Rank: r, WorldSize: world, Device: "0"})
 			if err != nil {
 				errs[r] = err
@@ -75,8 +73,8 @@ func TestDeviceKernelQueues(t *testing.T) {
 // to a call that waits for this one, neither comes further, and the deadline ends it with an error that says which call. With a
 // barrier between making graphs and the next call all is well: see TestDeviceKernels.
 func TestDeviceKernelGraphLate(t *testing.T) {
-	called := make(chan int)
-	errs := onOneDevice(t, 2, func(o *agent.Options) { o.CallDeadline = 2 * time.Second }, func(g *rank.Group, d *ondevice.Program) error {
+	called, deadline := make(chan int), await.For(2*time.Second)
+	errs := onOneDevice(t, 2, func(o *agent.Options) { o.CallDeadline = deadline }, func(g *rank.Group, d *ondevice.Program) error {
 		if err := errors.Join(g.Warm(t.Context(), harness.CUDASum, harness.CapturedSum), d.Load(g, 100), g.Barrier(t.Context())); err != nil {
 			return err
 		}
@@ -99,5 +97,5 @@ func TestDeviceKernelGraphLate(t *testing.T) {
 		}
 		return errors.Join(g.Err(), d.SynchronizeStream(d.Stream))
 	})
-	harness.WantErrors(t, errs, "rank 1 did not begin all-reduce 3 within 2s")
+	harness.WantErrors(t, errs, fmt.Sprintf("rank 1 did not begin all-reduce 3 within %s", deadline))
 }

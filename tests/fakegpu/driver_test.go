@@ -11,6 +11,7 @@ import (
 	"github.com/ebitengine/purego"
 
 	"github.com/weir-project/weir/sdk/native/cuda"
+	"github.com/weir-project/weir/tests/await"
 	"github.com/weir-project/weir/tests/fakegpu"
 )
 
@@ -96,7 +97,7 @@ func TestDefaultStreamIsLate(t *testing.T) {
 	waits := map[string]func(p cuda.Pointer, s cuda.Stream) byte{
 		"synchronize": func(p cuda.Pointer, s cuda.Stream) byte { check(t, d.SynchronizeStream(0)); return d.see(t, p, s) },
 		"query": func(p cuda.Pointer, s cuda.Stream) byte {
-			poll(t, func() bool { return must(d.StreamDone(0))(t) })
+			await.Until(t, "the default stream is done", func() bool { return must(d.StreamDone(0))(t) })
 			return d.see(t, p, s)
 		},
 		"an event": func(p cuda.Pointer, s cuda.Stream) byte {
@@ -129,15 +130,6 @@ func TestDefaultStreamIsLate(t *testing.T) {
 	}
 }
 
-func poll(t *testing.T, done func() bool) {
-	t.Helper()
-	for end := time.Now().Add(time.Minute); !done(); time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("not within a minute")
-		}
-	}
-}
-
 // TestLateIsNotNever: what nobody waits for is done all the same, and a copy from page-locked memory at once.
 func TestLateIsNotNever(t *testing.T) {
 	t.Setenv("FAKE_CUDA_LATE", "1")
@@ -145,7 +137,7 @@ func TestLateIsNotNever(t *testing.T) {
 	s, p := must(d.NewStream())(t), must(d.Alloc(bytesOf))(t)
 	check(t, d.Fill(p, 1, bytesOf))
 	d.fill(p, 7, bytesOf)
-	poll(t, func() bool { return d.see(t, p, s) == 7 })
+	await.Until(t, "the fill that nobody waits for is done", func() bool { return d.see(t, p, s) == 7 })
 
 	t.Setenv("FAKE_CUDA_LATE", "600000")
 	pinned := must(d.AllocHost(bytesOf))(t)
@@ -177,19 +169,15 @@ func TestStreamsShareQueues(t *testing.T) {
 			if r := d.kernel(one, waits, 0); r != 0 {
 				t.Fatal(r)
 			}
-			<-begun
+			await.Receive(t, "the kernel runs", begun)
 			if c.behind {
 				check(t, d.FillAsync(p, 1, 1, one))
 			}
 			check(t, d.FillAsync(p+1, 1, 1, two))
 			if c.reaches {
-				poll(t, func() bool { return must(d.StreamDone(two))(t) })
-			} else {
-				for range 50 {
-					if time.Sleep(time.Millisecond); must(d.StreamDone(two))(t) {
-						t.Fatal("the second stream's work began before the first's")
-					}
-				}
+				await.Until(t, "the second stream's work is done", func() bool { return must(d.StreamDone(two))(t) })
+			} else if await.Poll(await.Lapse(50*time.Millisecond), func() bool { return must(d.StreamDone(two))(t) }) {
+				t.Fatal("the second stream's work began before the first's")
 			}
 			close(gate)
 			check(t, d.SynchronizeStream(two), d.SynchronizeStream(one))
