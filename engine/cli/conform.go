@@ -146,6 +146,9 @@ func (a *app) conformEngine(f conformFlags, printed *printedLines) (e *engine, e
 	if f.verbose {
 		out = slog.NewTextHandler(a.stderr, &slog.HandlerOptions{Level: slog.LevelDebug})
 	}
+	if err := roomToStart(a.logger(loaded.Config.Log), loaded.Config, 0); err != nil {
+		return nil, err
+	}
 	e = &engine{config: loaded.Config, logger: slog.New(printed.handler(out)), topology: a.live()}
 	defer func() {
 		if err != nil {

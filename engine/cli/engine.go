@@ -70,7 +70,11 @@ func (a *app) open(c *cobra.Command, role role) (e *engine, err error) {
 	if len(attached) > 0 {
 		cfg = patient(cfg)
 	}
-	e = &engine{config: cfg, logger: a.logger(cfg.Log), topology: a.live(), policy: policy(cfg.Cascade)}
+	logger := a.logger(cfg.Log)
+	if err := roomToStart(logger, cfg, ranksToStart(c, role)); err != nil {
+		return nil, err
+	}
+	e = &engine{config: cfg, logger: logger, topology: a.live(), policy: policy(cfg.Cascade)}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, e.close())

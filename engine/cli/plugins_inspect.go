@@ -100,6 +100,9 @@ func specAt(path string, cfg config.Config) pluginhost.Spec {
 // describe returns the status of a plugin that has come up. The error is for the plugin's author.
 func (a *app) describe(c *cobra.Command, spec pluginhost.Spec, cfg config.Config) (pluginhost.Status, error) {
 	none := pluginhost.Status{}
+	if err := roomToStart(a.logger(cfg.Log), cfg, 0); err != nil {
+		return none, err
+	}
 	folder, err := launch.NewFolder(a.getenv)
 	if err != nil {
 		return none, err

@@ -63,6 +63,10 @@ func (a *app) getenv(name string) string {
 
 // Main runs the command line and returns the exit code.
 func Main(args, environ []string, stdout, stderr io.Writer) int {
+	if err := roomAtAll(args); err != nil {
+		fmt.Fprintf(stderr, "weir: %s\n", err)
+		return exitFailed
+	}
 	exe, err := os.Executable()
 	if err != nil {
 		exe = "" // then there is no plugin folder beside it

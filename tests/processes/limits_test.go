@@ -25,7 +25,7 @@ import (
 // TestFewDescriptors has an engine that may open only so many files: it works, or says which limit to raise, and ends.
 func TestFewDescriptors(t *testing.T) {
 	refused := 0
-	for _, limit := range []int{10, 14, 18, 22, 26, 30, 34, 38, 44, 50, 60} {
+	for _, limit := range []int{10, 14, 18, 22, 26, 30, 32, 34, 38, 44, 50, 60} {
 		folder := harness.RunFolder(t)
 		ctx, cancel := context.WithTimeout(t.Context(), await.For(time.Minute))
 		cmd := exec.CommandContext(ctx, "sh", "-c", fmt.Sprintf("ulimit -n %d; exec %s/weir run -q --join-deadline 5s -n 3 -- badrank nothing", limit, harness.Bin))
