@@ -115,11 +115,16 @@ func TestDefectsAreFound(t *testing.T) {
 		"lost call":    `ranks disagree|element \d+ is .*, want|different numbers of calls|did not (begin|call) `,
 		"doubled call": `ranks disagree|element \d+ is .*, want|different numbers of calls|did not (begin|call) `,
 		"process":      `left behind: process \d+ \(\S+/idle\)`,
+		leak:           `the agent, process \d+, has grown: (\d+) descriptors of socket, before \d+\n`,
 		"":             "",
 	} {
 		t.Run(plant, func(t *testing.T) {
 			t.Parallel()
-			out, err := chaos(t, "-seed", "11", "-scenario", "storm over plans", "-faults", "1", "-plant", plant)
+			scenario := "storm over plans"
+			if plant == leak {
+				scenario = "jobs"
+			}
+			out, err := chaos(t, "-seed", "11", "-scenario", scenario, "-faults", "1", "-plant", plant)
 			if plant == "" {
 				if err != nil {
 					t.Errorf("without a defect: %v\n%s", err, out)

@@ -84,9 +84,11 @@ func jobs(r *round) (err error) {
 			return fmt.Errorf("job %d of the round: %w", job, err)
 		}
 		if job == 0 { // what an agent has once it has served
-			r.sleep(100 * time.Millisecond)
-			before = usageOf(a.pid())
+			if before, err = r.rests(a.pid()); err != nil {
+				return fmt.Errorf("after job 0 of the round: %w", err)
+			}
 			before.shared = 0
+			defer r.grow()()
 		} else if err := r.settles(a.pid(), before); err != nil {
 			return fmt.Errorf("after job %d of the round: %w", job, err)
 		}
