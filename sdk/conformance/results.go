@@ -117,8 +117,13 @@ func (s *suite) exact(p plan.Plan, req backend.Request, ranges []backend.Range) 
 		return fmt.Errorf("%s: %w", describe(req), err)
 	}
 	defer g.close()
+	sizes = alternating(sizes)
 	err = g.each(func(rank int, run func(exec.Call) error) error {
-		return exec.SelfTestSizes(unevenly(rank, run), rank, req.Group.WorldSize(), req.Class, sizes, g.memory(rank))
+		run = unevenly(rank, run)
+		if p.Kind() == plan.WorkerKind {
+			return exec.SelfTestNumbered(run, rank, req.Group.WorldSize(), req.Class, sizes, inOrder)
+		}
+		return exec.SelfTestSizes(run, rank, req.Group.WorldSize(), req.Class, sizes, g.memory(rank))
 	})
 	if err != nil {
 		return fmt.Errorf("%s, tiles of %d bytes: %w", describe(req), tile, err)
@@ -169,12 +174,14 @@ func (s *suite) sameBits(p plan.Plan, req backend.Request, ranges []backend.Rang
 	}
 	defer g.close()
 	var first []byte
-	for range 3 {
+	for number := range uint64(3) {
 		outputs := make([][]byte, len(g.ranks))
 		err := g.each(func(rank int, run func(exec.Call) error) error {
 			src, dst := g.buffers(rank, n)
 			copy(src, randomFloats(req.Class.DataType, n, uint64(rank)))
-			err := unevenly(rank, run)(exec.Call{Class: req.Class, Dst: unsafe.Pointer(&dst[0]), Src: unsafe.Pointer(&src[0]), Bytes: n})
+			err := unevenly(rank, run)(exec.Call{
+				Class: req.Class, Number: number, Dst: unsafe.Pointer(&dst[0]), Src: unsafe.Pointer(&src[0]), Bytes: n,
+			})
 			outputs[rank] = bytes.Clone(dst)
 			return err
 		})

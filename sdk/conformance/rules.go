@@ -145,6 +145,10 @@ var rules = []Rule{
 		Want: "kernels whose plan says that they poll the abort word leave when it is set, though a peer is missing",
 	},
 	{
+		Name: "worker/calls", Kinds: []plan.Kind{plan.WorkerKind}, Runs: true, check: (*suite).callsAreAlike,
+		Want: "the result is exact at every call, whatever its number, and whatever sizes the calls before it had",
+	},
+	{
 		Name: "worker/attach", Kinds: []plan.Kind{plan.WorkerKind}, Runs: true, check: (*suite).attachIsHonest,
 		Want: "Attach has connected when it succeeds, and fails when nobody listens at the socket",
 	},

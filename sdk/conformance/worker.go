@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"sync"
+	"sync/atomic"
 	"time"
 	"unsafe"
 
@@ -26,6 +27,7 @@ type service struct {
 	socket *net.UnixConn
 	ended  chan struct{} // closed when the worker has closed its end
 	maps   []*workerv1.Memory
+	late   atomic.Bool // the worker took too long over a tile, and was given up for that
 }
 
 // attach does the agent's part: the memory, a socket, and the descriptors over it.
@@ -54,8 +56,14 @@ func (s *suite) attach(group string, world int, p *plan.Worker) (_ *service, err
 		}
 		g.maps = append(g.maps, m)
 		x := exec.NewWorker(m, rank, exec.Watch{Abort: g.abort, Deadline: 2 * s.deadline, Yield: world+1 >= runtime.NumCPU()})
-		x.Patience, x.Overdue = s.deadline, g.memory.GiveUp
-		g.ranks = append(g.ranks, x.Run)
+		x.Patience, x.Overdue = s.deadline, func() { g.late.Store(true); g.memory.GiveUp() }
+		g.ranks = append(g.ranks, func(c exec.Call) error {
+			err := x.Run(c)
+			if errors.As(err, new(*exec.WorkerLost)) && g.late.Load() {
+				return fmt.Errorf("it took longer than %s over a tile that all ranks had handed over: %w", s.deadline, err)
+			}
+			return err
+		})
 	}
 	if err := g.connect(s.ctx, w, group, files, s.deadline); err != nil {
 		return nil, err

@@ -52,9 +52,20 @@ func workerBreakers() []workerBreaker {
 			})
 		}},
 		{"gives up", "results/exact", "the worker is gone", func() *fakeWorker { return newFakeWorker(func(*worker.Tile) error { return errors.New("no") }) }},
-		{"hangs", "results/exact", "the worker is gone", func() *fakeWorker {
+		{"hangs", "results/exact", "it took longer than " + testDeadline.String() + " over a tile", func() *fakeWorker {
 			return newFakeWorker(func(*worker.Tile) error { late(); return nil })
 		}},
+		wrongAt("garbage at the first call", "results/exact", "call number 1: element 0", garbage, func(t *worker.Tile) bool { return t.Call == 1 }),
+		wrongAt("garbage at a later call", "results/exact", "call number 5: element 0", garbage, func(t *worker.Tile) bool { return t.Call == 5 }),
+		wrongAt("gives up at the first call", "results/exact", "call number 1: the worker is gone", giveUp, func(t *worker.Tile) bool { return t.Call == 1 }),
+		wrongAt("hangs at a later call", "results/exact", "call number 5: it took longer than", hang, func(t *worker.Tile) bool { return t.Call == 5 }),
+		wrongAt("garbage at a much later call", "worker/calls", "call number 777: element 0", garbage, func(t *worker.Tile) bool { return t.Call == 777 }),
+		wrongAt("counts in 32 bits", "worker/calls", "call number 4294967296: element 0", garbage, func(t *worker.Tile) bool { return t.Call > 0 && uint32(t.Call) == 0 }),
+		wrongAt("gives up from a number on", "worker/calls", "call number 65536: the worker is gone", giveUp, func(t *worker.Tile) bool { return t.Call > 65535 }),
+		wrongAt("hangs at a power of ten", "worker/calls", "call number 100000: it took longer than", hang, func(t *worker.Tile) bool { return t.Call == 100000 }),
+		wrongAt("tries well, serves badly", "worker/calls", "call number 1: element 0", garbage, func(t *worker.Tile) bool { return t.Call > 0 }),
+		{"garbage after a longer call", "results/exact", "element 0", keepsTheLongest},
+		{"garbage after a longer call", "worker/calls", "element 0", keepsTheLongest},
 		{"adds in an order of its own", "results/same-bits", "promises the same bits", func() *fakeWorker {
 			return newFakeWorker(func(t *worker.Tile) error {
 				n := int(calls.Add(1)) % len(t.In)
@@ -98,6 +109,45 @@ func workerBreakers() []workerBreaker {
 		{"does not compare records", "worker/disagreement", "the worker completed the tile", func() *fakeWorker { return careless(false) }},
 		{"does not look at the stop word", "worker/stops", "still open", func() *fakeWorker { return careless(true) }},
 	}
+}
+
+// wrongAt is a worker that is right but for some tiles.
+func wrongAt(name, rule, want string, wrong func(*worker.Tile) error, at func(*worker.Tile) bool) workerBreaker {
+	return workerBreaker{name, rule, want, func() *fakeWorker {
+		return newFakeWorker(func(t *worker.Tile) error {
+			if at(t) {
+				return wrong(t)
+			}
+			return worker.Reduce(t)
+		})
+	}}
+}
+
+func garbage(t *worker.Tile) error {
+	for i := range t.Out {
+		t.Out[i] = 0x77
+	}
+	return nil
+}
+
+func giveUp(*worker.Tile) error { return errors.New("no") }
+
+func hang(*worker.Tile) error { late(); return nil }
+
+// keepsTheLongest goes wrong when a tile is shorter than one that its group had before.
+func keepsTheLongest() *fakeWorker {
+	f := newFakeWorker(nil)
+	f.attach = func(ctx context.Context, group, socket string) error {
+		longest := 0
+		return worker.Server{Do: func(t *worker.Tile) error {
+			if len(t.Out) < longest {
+				return garbage(t)
+			}
+			longest = len(t.Out)
+			return worker.Reduce(t)
+		}}.Attach(ctx, group, socket)
+	}
+	return f
 }
 
 func TestBrokenWorkers(t *testing.T) {

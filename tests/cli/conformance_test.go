@@ -4,8 +4,10 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/weir-project/weir/sdk/conformance"
+	"github.com/weir-project/weir/tests/await"
 	"github.com/weir-project/weir/tests/harness"
 )
 
@@ -67,6 +69,36 @@ func TestBrokenProcesses(t *testing.T) {
 			}
 			if len(got.Results) == 0 {
 				t.Error("no results")
+			}
+		})
+	}
+}
+
+// TestWorkersThatGoWrongLater: a worker that is right as long as ranks try it does not pass, and the message names the call.
+func TestWorkersThatGoWrongLater(t *testing.T) {
+	for _, c := range []struct{ rule, how, call, seen string }{
+		{"results/exact", "wrong", "1", "call number 1: element 0 is"},
+		{"results/exact", "wrong", "shorter", ": element 0 is"},
+		{"worker/calls", "wrong", "5", "call number 5: element 0 is"},
+		{"worker/calls", "wrong", "131073", "call number 131073: element 0 is"},
+		{"worker/calls", "wrong", "shorter", "call number 3: element 0 is"},
+		{"worker/calls", "exits", "2", "call number 2: the worker is gone"},
+		{"worker/calls", "killed", "64", "call number 64: the worker is gone"},
+		{"worker/calls", "panics", "7", "a hole in the sum"},
+		{"worker/calls", "fails", "999", "out of luck"},
+		{"worker/calls", "hangs", "5", "call number 5: it took longer than "},
+		{"worker/calls", "stopped", "33", "call number 33: it took longer than "},
+		{"worker/calls", "", "", ""},
+	} {
+		t.Run(c.rule+" "+c.how+" at "+c.call, func(t *testing.T) {
+			got, code := harness.Conform(t, nil, filepath.Join(harness.Bin, "programs", "badworker"), "--run", "^"+c.rule+"$",
+				"--deadline", await.For(time.Second).String(), "--env", "BAD="+c.how, "--env", "CALL="+c.call)
+			outcome, want := "fail", 1
+			if c.how == "" {
+				outcome, want = "ok", 0
+			}
+			if len(got.Results) != 1 || code != want || got.Results[0].Outcome != outcome || !strings.Contains(got.Results[0].Seen, c.seen) {
+				t.Errorf("exit code %d, want %q in %+v", code, c.seen, got.Results)
 			}
 		})
 	}

@@ -65,32 +65,37 @@ func TestSizes(dt collective.DataType, ranges []backend.Range, edges []int64, li
 
 // SelfTestSizes is SelfTest at byte counts of the caller's choice. memory, if not nil, holds two buffers.
 func SelfTestSizes(run func(Call) error, rank, world int, class collective.Class, sizes []int64, memory []byte) error {
-	return selfTestSizes(run, rank, world, class, sizes, memory, nil)
+	return trial{run: run, class: class, rank: rank, world: world}.trySizes(sizes, memory)
 }
 
-// selfTestSizes takes results for right that near says are near enough; nil wants exact ones.
-func selfTestSizes(run func(Call) error, rank, world int, class collective.Class, sizes []int64, memory []byte, near func(got, want float64) bool) error {
+// SelfTestNumbered is SelfTestSizes with calls that have numbers, which is what a worker gets to see: number gives that of
+// the i-th call. Two calls are made for each size.
+func SelfTestNumbered(run func(Call) error, rank, world int, class collective.Class, sizes []int64, number func(i int) uint64) error {
+	return trial{run: run, class: class, rank: rank, world: world, number: number}.trySizes(sizes, nil)
+}
+
+// trySizes makes two calls for each size. memory, if not nil, holds two buffers.
+func (t trial) trySizes(sizes []int64, memory []byte) error {
 	if memory != nil {
 		sizes = within(sizes, int64(len(memory)/2))
 	}
 	if len(sizes) == 0 {
 		return nil
 	}
-	t := trial{run: run, class: class, rank: rank, world: world, near: near}
-	inputs := make([][]byte, world)
+	inputs := make([][]byte, t.world)
 	for r := range inputs {
-		inputs[r] = pattern(class, r, world)
+		inputs[r] = pattern(t.class, r, t.world)
 	}
-	t.input, t.want = inputs[rank], Reference(class.DataType, class.Op, inputs)
+	t.input, t.want = inputs[t.rank], Reference(t.class.DataType, t.class.Op, inputs)
 	largest := slices.Max(sizes)
 	if memory == nil {
 		memory = aligned(2 * ((largest + 63) / 64 * 64))
 	}
 	src, dst := memory[:largest], memory[len(memory)/2:]
 	var first error
-	for _, n := range sizes {
-		for _, from := range [][]byte{src[:n], dst[:n]} {
-			wrong, err := t.try(dst[:n], from)
+	for i, n := range sizes {
+		for in, from := range [][]byte{src[:n], dst[:n]} {
+			wrong, err := t.try(2*i+in, dst[:n], from)
 			if err != nil {
 				return err // the plan is dead
 			}
@@ -106,19 +111,25 @@ type trial struct {
 	run         func(Call) error
 	class       collective.Class
 	rank, world int
-	input, want []byte // one period of what this rank puts in, and of what comes out
-	near        func(got, want float64) bool
+	input, want []byte                       // one period of what this rank puts in, and of what comes out
+	near        func(got, want float64) bool // takes a result for right that is near enough; nil: exact ones only
+	number      func(i int) uint64           // of the i-th call; nil: 0, as of calls by which a plan is tried
 }
 
-// try makes one call; dst and src are the same slice or disjoint. wrong is a result that is not as it should be, err a call
-// that failed.
-func (t trial) try(dst, src []byte) (wrong, err error) {
+// try makes the i-th call; dst and src are the same slice or disjoint. wrong is a result that is not as it should be, err a
+// call that failed.
+func (t trial) try(i int, dst, src []byte) (wrong, err error) {
 	inPlace := &dst[0] == &src[0]
 	fill(dst, []byte{0xa5}) // so that what is not written is seen
 	fill(src, t.input)
 	where := fmt.Sprintf("rank %d of %d, %s %s, %d bytes %s", t.rank, t.world, t.class.DataType, t.class.Op, len(src),
 		map[bool]string{true: "in place", false: "out of place"}[inPlace])
-	err = t.run(Call{Class: t.class, Dst: unsafe.Pointer(&dst[0]), Src: unsafe.Pointer(&src[0]), Bytes: int64(len(src))})
+	c := Call{Class: t.class, Dst: unsafe.Pointer(&dst[0]), Src: unsafe.Pointer(&src[0]), Bytes: int64(len(src))}
+	if t.number != nil {
+		c.Number = t.number(i)
+		where += fmt.Sprintf(", call number %d", c.Number)
+	}
+	err = t.run(c)
 	if err != nil {
 		return nil, fmt.Errorf("self-test: %s: %w", where, err)
 	}

@@ -20,11 +20,12 @@ func SelfTestDevice(t *device.Trial, rank, world int, class collective.Class, ra
 	if err := t.Reserve(slices.Max(sizes)); err != nil {
 		return true, err
 	}
-	err = selfTestSizes(func(c Call) error {
+	run := func(c Call) error {
 		err := t.Run(unsafe.Slice((*byte)(c.Dst), c.Bytes), unsafe.Slice((*byte)(c.Src), c.Bytes))
 		dead = err != nil
 		return err
-	}, rank, world, class, sizes, nil, nearly(class, world))
+	}
+	err = trial{run: run, class: class, rank: rank, world: world, near: nearly(class, world)}.trySizes(sizes, nil)
 	return dead, err
 }
 

@@ -1,5 +1,5 @@
-// Command badworker is a worker plugin that goes wrong at a tile of its choice: BAD says how, AT at which tile, NAME what it
-// is called.
+// Command badworker is a worker plugin that goes wrong at tiles of its choice: BAD says how, AT at which tile, CALL at the tiles
+// of which call or, if it is "shorter", at those of a call shorter than the one before; NAME is what the plugin is called.
 package main
 
 import (
@@ -25,8 +25,11 @@ func main() {
 	}
 	b := bad{name: name}
 	at, _ := strconv.ParseInt(os.Getenv("AT"), 10, 64) // not a number: never
+	call, err := strconv.ParseUint(os.Getenv("CALL"), 10, 64)
+	ofCall, shorter := err == nil, os.Getenv("CALL") == "shorter"
 	b.Do = func(t *worker.Tile) error {
-		if tiles.Add(1) == at {
+		before := last.Swap(int64(len(t.Out)))
+		if tiles.Add(1) == at || ofCall && t.Call == call || shorter && int64(len(t.Out)) < before {
 			return wrong(os.Getenv("BAD"), t)
 		}
 		return worker.Reduce(t)
@@ -34,7 +37,8 @@ func main() {
 	os.Exit(plugin.Serve(plugin.Plugin{Name: name, Version: "1", Backends: []backend.Backend{b}}))
 }
 
-var tiles atomic.Int64 // of all groups
+// Of all groups: how many tiles there were, and how long the last one was.
+var tiles, last atomic.Int64
 
 // wrong goes wrong with a tile in progress.
 func wrong(how string, t *worker.Tile) error {
@@ -48,6 +52,8 @@ func wrong(how string, t *worker.Tile) error {
 		_ = syscall.Kill(os.Getpid(), syscall.SIGSTOP)
 	case "panics":
 		panic("a hole in the sum")
+	case "exits":
+		os.Exit(3)
 	case "fails":
 		return errors.New("out of luck")
 	case "wrong":
