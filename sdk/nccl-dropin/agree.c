@@ -8,9 +8,9 @@
 
 #include "meeting.h"
 
-/* What one group call has of sums of a communicator with more than one stays NCCL's, which makes one kernel of them, from so many on
- * that this pays (docs/adopt/nccl.md says how to measure). WEIR_NCCL_GROUP_SUMS is another number. */
-enum { GROUP_SUMS = 20 };
+/* How many sums of a communicator one group call may have for Weir to serve them. NCCL makes one kernel of them, Weir one after the
+ * other, which on two H200s is not slower up to two (docs/adopt/nccl.md). WEIR_NCCL_GROUP_SUMS is another number. */
+enum { GROUP_SUMS = 2 };
 
 /* against finds what speaks against Weir in the facts that all have; why has room for 256 bytes. */
 static int against(const meeting *m, char *why) {

@@ -10,9 +10,15 @@ import (
 )
 
 // grouped runs a scenario of testdata/grouped.c as ranks of weir run.
+// byDefault stands for how many sums of a group call are Weir's where nobody says.
+const byDefault = "WEIR_NCCL_GROUP_SUMS="
+
 func grouped(t *testing.T, ranks int, env []string, scenario ...string) (stdout, stderr string) {
 	t.Helper()
 	j := ncclJob{ranks: ranks, program: append([]string{linked(t, "grouped.c", "-lpthread")}, scenario...), env: env}
+	if !slices.Contains(env, byDefault) {
+		j.env = append([]string{"WEIR_NCCL_GROUP_SUMS=20"}, env...)
+	}
 	return j.underRun(t, dropIn(t))
 }
 
@@ -34,7 +40,8 @@ func TestDropInGroup(t *testing.T) {
 		"NCCL's and Weir's on three streams":    {2, nil, []string{"mixed"}, 4, 0, 1, ""},
 		"the same, captured":                    {2, []string{"CAPTURE=1"}, []string{"mixed"}, 0, 4, 1, ""},
 		"many":                                  {2, nil, []string{"many", "20"}, 20, 20, 1, ""},
-		"more than pay":                         {2, nil, []string{"many", "21"}, 0, 0, 1, ""},
+		"as many as pay":                        {2, []string{byDefault}, []string{"many", "2"}, 2, 2, 1, ""},
+		"more than pay":                         {2, []string{byDefault}, []string{"many", "3"}, 0, 0, 1, ""},
 		"as many as the variable says":          {2, []string{"WEIR_NCCL_GROUP_SUMS=3"}, []string{"many", "3"}, 3, 3, 1, ""},
 		"more than it says":                     {2, []string{"WEIR_NCCL_GROUP_SUMS=3"}, []string{"many", "4"}, 0, 0, 1, ""},
 		"none":                                  {2, []string{"WEIR_NCCL_GROUP_SUMS=0"}, []string{"many", "1"}, 0, 0, 1, ""},
@@ -145,7 +152,7 @@ func TestDropInPerf(t *testing.T) {
 		"-n 2 -R 1 -z -o 0":  {1 + 8*4, 0},
 	} {
 		t.Run(arguments, func(t *testing.T) {
-			j := ncclJob{ranks: 2, program: append([]string{program}, strings.Fields(arguments)...)}
+			j := ncclJob{ranks: 2, program: append([]string{program}, strings.Fields(arguments)...), env: []string{"WEIR_NCCL_GROUP_SUMS=20"}}
 			out, errs := j.underRun(t, dropIn(t))
 			calls := callsOf(t, out)
 			for _, class := range []string{"float32", "float16", "bfloat16"} {
