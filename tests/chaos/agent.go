@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"syscall"
 	"time"
+
+	"github.com/weir-project/weir/tests/await"
 )
 
 // agent is a running `weir agent`.
@@ -81,7 +83,8 @@ func (r *round) join(a *agent, checked ...string) ([]member, error) {
 		}
 		members = append(members, member{c, said})
 	}
-	ctx, cancel := context.WithTimeoutCause(r.ctx, 30*time.Second, errors.New("the ranks do not call within 30s"))
+	limit := await.For(30 * time.Second)
+	ctx, cancel := context.WithTimeoutCause(r.ctx, limit, fmt.Errorf("the ranks do not call within %s", limit))
 	defer cancel()
 	if _, err := members[0].says(ctx, members[0].said, calling); err != nil {
 		disband(members)

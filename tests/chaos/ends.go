@@ -9,6 +9,8 @@ import (
 	"regexp"
 	"syscall"
 	"time"
+
+	"github.com/weir-project/weir/tests/await"
 )
 
 const (
@@ -55,7 +57,7 @@ func ends(r *round) error {
 	if err := engine.wait(); err == nil {
 		return errors.Join(struck, errors.New("the run ended well"))
 	}
-	if took := time.Since(at); took > 2*hearPatience {
+	if took := time.Since(at); took > 2*await.For(hearPatience) {
 		struck = errors.Join(struck, fmt.Errorf("%s: it took %s to end", f.kind, took))
 	}
 	if f.kind == runKilled {

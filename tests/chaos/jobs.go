@@ -11,6 +11,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/weir-project/weir/tests/await"
 )
 
 // The faults that a job does not survive. Every rank must hear of it, with the right words.
@@ -152,7 +154,8 @@ func (r *round) last(members []member, f fault, cue string) error {
 			at = time.Now()
 		}
 	}
-	ctx, cancel := context.WithTimeoutCause(r.ctx, least+hearPatience, fmt.Errorf("not within %s", least+hearPatience))
+	limit := least + await.For(hearPatience)
+	ctx, cancel := context.WithTimeoutCause(r.ctx, limit, fmt.Errorf("not within %s", limit))
 	defer cancel()
 	var errs []error
 	for n, m := range members {
@@ -184,7 +187,7 @@ func (r *round) trace(members []member) {
 	r.sleep(time.Second)
 }
 
-// hearPatience is how long after the deadline, or at once, ranks may take to hear on a busy machine. What they do take is in
+// hearPatience is how long after the deadline, or at once, ranks may take to hear. What they do take is in
 // the summary.
 const hearPatience = 5 * time.Second
 
@@ -203,7 +206,7 @@ func (r *round) over(members []member) error {
 	for n, m := range members {
 		select {
 		case <-m.ended:
-		case <-time.After(2 * hearPatience):
+		case <-time.After(2 * await.For(hearPatience)):
 			return fmt.Errorf("rank %d has an error and does not end", n)
 		}
 	}

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/weir-project/weir/tests/await"
 )
 
 // surroundings are what a round could leave outside its own folder.
@@ -44,7 +46,7 @@ func (r *round) look(before surroundings) leavings {
 // leftovers is an error that lists what outlives the round. It gets a moment to go.
 func (r *round) leftovers(before surroundings) error {
 	l := r.look(before)
-	for end := time.Now().Add(10 * time.Second); len(l.words) > 0 && time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+	for end := await.By(10 * time.Second); len(l.words) > 0 && time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
 		l = r.look(before)
 	}
 	if len(l.words) == 0 {

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/weir-project/weir/tests/await"
 )
 
 // process is one of the machine's.
@@ -98,7 +100,7 @@ const targetPatience = 8 * time.Second
 
 // target waits for a process of the round that satisfies the condition and returns the one that has run longest.
 func (r *round) target(what string, is func(process) bool) (int, error) {
-	for end := time.Now().Add(targetPatience); ; time.Sleep(5 * time.Millisecond) {
+	for end := await.By(targetPatience); ; time.Sleep(5 * time.Millisecond) {
 		pids := map[int]bool{}
 		for _, p := range allProcesses() {
 			if !p.zombie && strings.Contains(p.environ, r.folder) && is(p) {
@@ -109,7 +111,7 @@ func (r *round) target(what string, is func(process) bool) (int, error) {
 			return slices.Min(slices.Collect(maps.Keys(pids))), nil
 		}
 		if time.Now().After(end) || r.ctx.Err() != nil {
-			return 0, fmt.Errorf("there is no %s to strike within %s", what, targetPatience)
+			return 0, fmt.Errorf("there is no %s to strike within %s", what, await.For(targetPatience))
 		}
 	}
 }

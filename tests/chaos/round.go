@@ -12,6 +12,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/weir-project/weir/tests/await"
 )
 
 // round is a plan that is carried out.
@@ -49,7 +51,8 @@ func newRound(o options, p *plan) *round {
 
 // run makes the round and looks at what it left.
 func (r *round) run(ctx context.Context) (err error) {
-	ctx, cancel := context.WithTimeoutCause(ctx, patience, fmt.Errorf("the round is not over after %s", patience))
+	limit := await.For(patience)
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, fmt.Errorf("the round is not over after %s", limit))
 	defer cancel()
 	r.ctx = ctx
 	if err := adoptOrphans(); err != nil {

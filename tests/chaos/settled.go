@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/weir-project/weir/tests/await"
 )
 
 // engineStatus is what `weir status --format json` says of an engine, as far as it matters here.
@@ -109,7 +111,7 @@ const (
 // settled is what an engine holds once it is settled and enough says that it is, or at the last of many looks.
 func (r *round) settled(pid int, enough func(usage) bool) (u usage, err error) {
 	why, looks := "", 0
-	for end := time.Now().Add(settlePatience); ; r.sleep(20 * time.Millisecond) {
+	for end := await.By(settlePatience); ; r.sleep(20 * time.Millisecond) {
 		var now usage
 		if now, why, err = r.lookAt(pid); err != nil {
 			return u, err
@@ -124,7 +126,7 @@ func (r *round) settled(pid int, enough func(usage) bool) (u usage, err error) {
 			return u, context.Cause(r.ctx)
 		}
 		if why != "" && time.Now().After(end) {
-			return u, fmt.Errorf("the engine, process %d, is not settled within %s: %s", pid, settlePatience, why)
+			return u, fmt.Errorf("the engine, process %d, is not settled within %s: %s", pid, await.For(settlePatience), why)
 		}
 	}
 }

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/weir-project/weir/tests/await"
 )
 
 // The faults that calls go on under.
@@ -156,7 +158,7 @@ func (r *round) strikeReload(f fault) error {
 	}
 	done := make(chan error, 1)
 	go func() { done <- r.reloadInStorm("shm") }()
-	for end := time.Now().Add(targetPatience); time.Now().Before(end) && r.ctx.Err() == nil; time.Sleep(2 * time.Millisecond) {
+	for end := await.By(targetPatience); time.Now().Before(end) && r.ctx.Err() == nil; time.Sleep(2 * time.Millisecond) {
 		young := 0
 		for _, p := range r.left() {
 			if p.args[0] == filepath.Join(r.bin, "plugins", "shm") && p.pid != old {
