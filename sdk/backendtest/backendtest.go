@@ -25,12 +25,13 @@ func Run(t *testing.T, b backend.Backend) {
 	t.Helper()
 	hold := func(t *testing.T, b backend.Backend, skip func(conformance.Rule) bool) {
 		t.Helper()
+		p := conformance.Plugin{Backends: []backend.Backend{b}}.Remembering()
 		for _, r := range conformance.Rules() {
 			if r.Process || !r.Concerns(b.Info().Kind) || skip(r) {
 				continue
 			}
 			t.Run(r.Name, func(t *testing.T) {
-				switch x := conformance.Check(t.Context(), r, conformance.Plugin{Backends: []backend.Backend{b}}, b, conformance.Options{}); x.Outcome {
+				switch x := conformance.Check(t.Context(), r, p, b, conformance.Options{}); x.Outcome {
 				case conformance.Failed:
 					t.Errorf("expected: %s\nseen: %s\nsee: %s", x.Want, x.Got, x.See)
 				case conformance.Skipped:

@@ -57,6 +57,9 @@ func (s *suite) callsAreAlike() error {
 		return err
 	}
 	defer g.end()
+	if err := s.plugin.found.about(s, theRun); err != nil {
+		return err
+	}
 	ranges, err := s.accepted(req)
 	if err != nil {
 		return err

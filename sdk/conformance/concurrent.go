@@ -23,7 +23,7 @@ func (s *suite) groupsAreIndependent() error {
 		if err := s.exact(short(p), req, ranges); err != nil {
 			return err
 		}
-		return s.b.Release(s.ctx, req.Group.ID)
+		return s.release(req.Group.ID)
 	})
 }
 
@@ -33,7 +33,7 @@ func (s *suite) plansAreIndependent() error {
 		if _, _, err := s.plan(req); err != nil {
 			return err
 		}
-		return s.b.Release(s.ctx, req.Group.ID)
+		return s.release(req.Group.ID)
 	})
 }
 

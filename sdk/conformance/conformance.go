@@ -23,6 +23,8 @@ type Plugin struct {
 	// NoProcess is why rules about the process cannot be looked at though there is one; "" otherwise.
 	NoProcess string
 
+	found *findings // nil: each rule is looked at as if it were the only one
+
 	Device   Device // nil: there is no GPU to run their plans on
 	NoDevice string // why there is none
 }
@@ -106,7 +108,9 @@ func Run(ctx context.Context, p Plugin, o Options) []Result {
 			o.Report(result)
 		}
 		all = append(all, result)
+		p.found.revive(ctx, p, cmp.Or(o.Deadline, defaultDeadline))
 	}
+	p = p.Remembering()
 	for _, r := range Rules() {
 		if r.Plugin && !r.last {
 			do(r, p.Backends[0])
@@ -144,6 +148,7 @@ func Check(ctx context.Context, r Rule, p Plugin, b backend.Backend, o Options) 
 	if r.Plugin {
 		result.Backend = ""
 	}
+	s.rule = r.Name
 	began := time.Now()
 	quit := make(chan struct{})
 	if o.Progress != nil {
@@ -158,6 +163,9 @@ func Check(ctx context.Context, r Rule, p Plugin, b backend.Backend, o Options) 
 		result.Outcome, result.Got = Skipped, skip.Error()
 	case err != nil:
 		result.Outcome, result.Got = Failed, err.Error()+s.whyGone(err)
+		if backend.ReasonFor(err).Code == backend.PluginCrashed {
+			p.found.ended()
+		}
 	}
 	return result
 }
@@ -165,6 +173,7 @@ func Check(ctx context.Context, r Rule, p Plugin, b backend.Backend, o Options) 
 // suite is one backend under test.
 type suite struct {
 	ctx      context.Context
+	rule     string // that is looked at
 	plugin   Plugin
 	b        backend.Backend
 	info     backend.Info

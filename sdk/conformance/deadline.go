@@ -18,11 +18,16 @@ func (s *suite) doneContextReturns() error {
 	}
 	ctx, cancel := context.WithCancel(s.ctx)
 	cancel()
+	var left error
 	for name, ask := range map[string]func(){
 		"Accept":  func() { _, _ = s.b.Accept(ctx, requests[0]) },
 		"Plan":    func() { _, _ = s.b.Plan(ctx, requests[0], backend.AllBytes()) },
 		"Release": func() { _ = s.b.Release(ctx, requests[0].Group.ID) },
 	} {
+		if why := s.plugin.found.about(s, name); why != nil {
+			left = why // a backend without a connection would hang again
+			continue
+		}
 		returned := make(chan struct{})
 		go func() { defer close(returned); ask() }()
 		select {
@@ -31,7 +36,7 @@ func (s *suite) doneContextReturns() error {
 			return fmt.Errorf("%s has not returned %s after its context was done", name, s.deadline)
 		}
 	}
-	return nil
+	return left
 }
 
 // recovers: calls that nobody waits for any more must not keep the plugin from answering others.
@@ -45,13 +50,14 @@ func (s *suite) recovers() error {
 	if err != nil {
 		return err
 	}
+	noPlan := s.plugin.found.about(s, planCall) != nil // it would be Accept that is blamed
 	const callers = 32
 	var wg sync.WaitGroup
 	for i := range callers {
 		wg.Go(func() {
 			ctx, cancel := context.WithTimeout(s.ctx, time.Duration(i)*100*time.Microsecond)
 			defer cancel()
-			if i%4 == 3 {
+			if i%4 == 3 && !noPlan {
 				_, _ = s.b.Plan(ctx, req, backend.AllBytes())
 			} else {
 				_, _ = s.b.Accept(ctx, req)

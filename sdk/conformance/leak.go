@@ -72,7 +72,8 @@ const (
 func (s *suite) plannable() (backend.Request, bool) {
 	requests := s.requests()
 	for _, req := range requests {
-		if p, _, err := s.plan(req); err == nil && p != nil {
+		p, _, err := s.plan(req)
+		if err == nil && p != nil || err != nil && backend.ReasonFor(err).Code == backend.Timeout { // which the caller meets again
 			return req, true
 		}
 	}
@@ -95,7 +96,7 @@ func (s *suite) lives(req backend.Request, segment int) error {
 			}
 			g.end()
 		}
-		if err := s.b.Release(s.ctx, req.Group.ID); err != nil {
+		if err := s.release(req.Group.ID); err != nil {
 			return fmt.Errorf("release: %w", err)
 		}
 		if time.Since(began) > segmentTime {

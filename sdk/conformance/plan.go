@@ -76,7 +76,11 @@ func (s *suite) planIsProved() error {
 		if !slices.Contains(sampled, req.Group.WorldSize()) {
 			return nil // a proof takes longer than a plan
 		}
-		return s.proved(p)
+		err := s.proved(p)
+		if err != nil {
+			s.plugin.found.note(s, theRun, "a schedule was refused")
+		}
+		return err
 	})
 }
 
@@ -112,14 +116,17 @@ func (s *suite) largestWorld() int {
 // plan asks for the plan of a request, with the ranges that it is for. There is none, and no error, if the backend
 // declines the request.
 func (s *suite) plan(req backend.Request) (plan.Plan, []backend.Range, error) {
+	if err := s.plugin.found.about(s, planCall); err != nil {
+		return nil, nil, err
+	}
 	ranges, err := s.accepted(req)
 	if err != nil || len(ranges) == 0 {
 		return nil, nil, err
 	}
-	ctx, cancel := context.WithTimeout(s.ctx, s.deadline)
-	defer cancel()
-	p, err := s.b.Plan(ctx, req, ranges)
+	p, err := call(s, planCall, func(ctx context.Context) (plan.Plan, error) { return s.b.Plan(ctx, req, ranges) })
 	switch {
+	case errors.As(err, new(notApplicable)):
+		return nil, nil, err
 	case err != nil:
 		return nil, nil, fmt.Errorf("%s: Plan: %w", describe(req), err)
 	case p == nil || reflect.ValueOf(p).IsNil():

@@ -73,6 +73,9 @@ func short(p plan.Plan) plan.Plan {
 
 // teamOf is ranks that run a plan.
 func (s *suite) teamOf(p plan.Plan, req backend.Request) (*team, error) {
+	if err := s.plugin.found.about(s, theRun); err != nil {
+		return nil, err
+	}
 	switch p := p.(type) {
 	case *plan.Schedule:
 		return scheduleTeam(p, s.deadline)

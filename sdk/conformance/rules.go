@@ -93,15 +93,6 @@ var rules = []Rule{
 	},
 
 	{
-		Name: "deadline/returns", check: (*suite).doneContextReturns,
-		Want: "no call goes on after its context is done",
-	},
-	{
-		Name: "deadline/recovers", check: (*suite).recovers,
-		Want: "after calls that were cancelled or came too late the plugin answers as before",
-	},
-
-	{
 		Name: "plan/valid", check: (*suite).planIsValid,
 		Want: "what was accepted has a plan of the advertised kind that is valid, for every number of ranks advertised",
 	},
@@ -120,6 +111,15 @@ var rules = []Rule{
 	{
 		Name: "plan/image", Kinds: []plan.Kind{plan.KernelKind}, check: (*suite).imageIsRight,
 		Want: "a kernel's image is PTX or ELF and has the functions of the launch table, with as many parameters as the table has arguments",
+	},
+
+	{
+		Name: "deadline/returns", check: (*suite).doneContextReturns,
+		Want: "no call goes on after its context is done",
+	},
+	{
+		Name: "deadline/recovers", check: (*suite).recovers,
+		Want: "after calls that were cancelled or came too late the plugin answers as before",
 	},
 
 	{

@@ -2,6 +2,7 @@ package conformance
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -122,7 +123,10 @@ func (s *suite) addGPUs(g *collective.Group) {
 
 // accepted asks about a request and returns the ranges that are then the backend's to serve; none if it declined.
 func (s *suite) accepted(req backend.Request) ([]backend.Range, error) {
-	v, err := s.b.Accept(s.ctx, req)
+	v, err := s.verdict(req)
+	if errors.As(err, new(notApplicable)) {
+		return nil, err
+	}
 	if err != nil {
 		return nil, fmt.Errorf("%s: Accept: %w", describe(req), err)
 	}

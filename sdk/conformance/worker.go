@@ -60,6 +60,7 @@ func (s *suite) attach(group string, world int, p *plan.Worker) (_ *service, err
 		g.ranks = append(g.ranks, func(c exec.Call) error {
 			err := x.Run(c)
 			if errors.As(err, new(*exec.WorkerLost)) && g.late.Load() {
+				s.plugin.found.note(s, theRun, "the worker hangs")
 				return fmt.Errorf("it took longer than %s over a tile that all ranks had handed over: %w", s.deadline, err)
 			}
 			return err
@@ -175,7 +176,7 @@ func (s *suite) attachIsHonest() error {
 	if ctx.Err() != nil {
 		return fmt.Errorf("the call of Attach with the path of a socket that does not exist has not answered within %s", s.deadline)
 	}
-	return s.b.Release(s.ctx, req.Group.ID)
+	return s.release(req.Group.ID)
 }
 
 // disagreementIsLeft: the ranks find out by themselves, and nothing may have been made of what does not belong together.

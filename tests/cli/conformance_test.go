@@ -104,6 +104,44 @@ func TestWorkersThatGoWrongLater(t *testing.T) {
 	}
 }
 
+// TestToldOnce: a call that hangs or ends the process, and a schedule that is refused, break the rule that is about it. Those that
+// would need it say so, and the rest is looked at as ever.
+func TestToldOnce(t *testing.T) {
+	for _, c := range []struct {
+		how, rule, seen, skipped string
+		not                      []string // rules that are not run
+	}{
+		{"hangs in plan", "plan/valid", "Plan: no answer within ", "not run: Plan hangs, see plan/valid", []string{"plan/proved", "plan/repeatable", "results/exact", "results/concurrent", "release/harmless", "process/restart"}},
+		{"crashes in plan", "plan/valid", "Plan: plan: the plugin's process ended", "not run: Plan ends the plugin's process, see plan/valid", []string{"plan/proved", "results/exact", "release/harmless"}},
+		{"unproved plan", "plan/proved", "read", "not run: a schedule was refused, see plan/proved", []string{"results/exact"}},
+		{"hangs in accept", "accept/honest", "Accept: no answer within ", "not run: Accept hangs, see accept/honest", []string{"accept/pure", "plan/valid", "results/exact"}},
+		{"crashes in accept", "accept/honest", "Accept: accept: the plugin's process ended", "not run: Accept ends the plugin's process, see accept/honest", []string{"plan/valid", "results/exact"}},
+	} {
+		t.Run(c.how, func(t *testing.T) {
+			got, code := harness.Conform(t, nil, filepath.Join(harness.Bin, "programs", "badplugin"), "--env", "BAD="+c.how,
+				"--run", "^(accept|hypothetical|deadline|plan|results|release|process/restart)", "--deadline", await.For(300*time.Millisecond).String())
+			if code != 1 {
+				t.Errorf("exit code %d", code)
+			}
+			seen := map[string]string{}
+			for _, x := range got.Results {
+				seen[x.Rule] = x.Seen + x.Reason
+				if x.Outcome == "fail" && x.Rule != c.rule {
+					t.Errorf("it breaks %+v too", x)
+				}
+			}
+			if !strings.Contains(seen[c.rule], c.seen) {
+				t.Errorf("%s: got %q, want %q", c.rule, seen[c.rule], c.seen)
+			}
+			for _, rule := range c.not {
+				if seen[rule] != c.skipped {
+					t.Errorf("%s: got %q, want %q", rule, seen[rule], c.skipped)
+				}
+			}
+		})
+	}
+}
+
 // TestEveryProcessRuleIsBroken: the other rules have their breakers in sdk/conformance.
 func TestEveryProcessRuleIsBroken(t *testing.T) {
 	broken := map[string]bool{}
