@@ -52,10 +52,7 @@ func TestLicencesOfAllThatIsLinked(t *testing.T) {
 
 // owners are the modules that a document names, with versions, sorted.
 func owners(text string) []string {
-	var all []string
-	for _, m := range regexp.MustCompile(`(?m)^\S+\.\S+/\S+ v\d\S*$`).FindAllString(text, -1) {
-		all = append(all, m)
-	}
+	all := regexp.MustCompile(`(?m)^\S+\.\S+/\S+ v\d\S*$`).FindAllString(text, -1)
 	slices.SortFunc(all, func(a, b string) int { // by path, as a space is less than what else a path may go on with
 		return strings.Compare(strings.Fields(a)[0], strings.Fields(b)[0])
 	})
