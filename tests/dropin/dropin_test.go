@@ -214,8 +214,8 @@ func TestDropInTwoNCCLs(t *testing.T) {
 			path := filepath.Dir(c.loader) + ":" + harness.FakeLibraries(t)
 			j := ncclJob{ranks: 2, program: []string{ranks, "usual"}, env: append([]string{"LD_LIBRARY_PATH=" + path}, c.env...)}
 			out, errs := j.underRun(t, dropIn(t)+c.preload)
-			if calls := callsOf(t, out); calls["cuda float32 sum eager"] != 3 {
-				t.Errorf("calls %v, want 3\n%s", calls, errs)
+			if calls := callsOf(t, out); calls["cuda float32 sum eager"] != 4 {
+				t.Errorf("calls %v, want 4\n%s", calls, errs)
 			}
 			if want := "serves sums of float32 float16 bfloat16 in this communicator of 2 ranks, NCCL " + c.version + " of " + c.opened + " the rest."; strings.Count(errs, want) != 2 {
 				t.Errorf("it does not say twice %q:\n%s", want, errs)
