@@ -195,6 +195,7 @@ static void many(int count) {
 		float *host = malloc((size_t)count * N * 4);
 		for (int k = 0; k < count; k++) for (int i = 0; i < N; i++) host[k * N + i] = rank + 1 + k + i % 5;
 		MUST(cuMemcpyHtoD_v2(data, host, (size_t)count * N * 4));
+		MUST(cuStreamSynchronize(NULL)); // the stream does not wait for the default one
 		if (capture) MUST(cuStreamBeginCapture_v2(stream, 1));
 		MUST(ncclGroupStart());
 		for (int k = 0; k < count; k++) MUST(ncclAllReduce(data + k * N, data + k * N, k % 3 ? N : N / 2, F32, SUM, c, stream));
@@ -378,6 +379,7 @@ static void several(int each) {
 			for (int e = 0; e < N; e++) host[e] = first + k + 1 + e % 5;
 			MUST(cuCtxSetCurrent(contexts[k]));
 			MUST(cuMemcpyHtoD_v2(data[k], host, sizeof host));
+			MUST(cuStreamSynchronize(NULL)); // as above
 		}
 		MUST(ncclGroupStart());
 		for (int k = 0; k < n; k++) MUST(ncclAllReduce(data[k], data[k], N, F32, SUM, how ? halves[k] : all[k], streams[k]));
