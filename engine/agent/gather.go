@@ -3,6 +3,7 @@ package agent
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"time"
 
@@ -112,7 +113,11 @@ func (j *job) giveUp(key string, w *gathering, why error) {
 
 // refuseAll answers those who wait for a group. j.mu is held, so it does not wait for a rank that is slow to read.
 func (j *job) refuseAll(w *gathering, err error) {
-	j.agent.opts.Logger.Error("no group", "ranks", w.ranks, "error", err)
+	level := slog.LevelError
+	if ending := j.agent.opts.Ending; ending != nil && ending() {
+		level = slog.LevelDebug
+	}
+	j.agent.opts.Logger.Log(j.agent.background(), level, "no group", "ranks", w.ranks, "error", err)
 	for rank, id := range w.ids {
 		if m := j.ranks[rank]; m != nil {
 			go m.refuse(id, err)

@@ -80,17 +80,18 @@ func killPlugins(folder string) (n int) {
 // backends; and that one decided later asks those that were started in their place.
 func TestPluginThatDies(t *testing.T) {
 	for name, c := range map[string]struct {
-		restart string
-		fails   bool
-		want    []string
+		restart, disabled string
+		fails             bool
+		want              []string
 	}{
-		"stays dead":   {"1h", true, []string{"no backend serves host int32 max eager", "shm-flat: decline; PLUGIN_CRASHED"}},
-		"is restarted": {"1ms", false, []string{"plugin was restarted"}},
+		"stays dead":              {"1h", "builtin", true, []string{"no backend serves host int32 max eager", "shm-flat: decline; PLUGIN_CRASHED"}},
+		"stays dead, Weir serves": {"1h", "", false, []string{"builtin      weir    accept   all sizes"}},
+		"is restarted":            {"1ms", "", false, []string{"plugin was restarted"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			folder := harness.RunFolder(t)
 			var stderr strings.Builder
-			cmd := harness.Weir(t, folder, []string{"WEIR_RESTART__FIRST=" + c.restart, "WEIR_RESTART__LONGEST=1h"}, "run", "-n", "2", "--", "badrank", "outlives plugins")
+			cmd := harness.Weir(t, folder, []string{"WEIR_RESTART__FIRST=" + c.restart, "WEIR_RESTART__LONGEST=1h", "WEIR_CASCADE__DISABLED=" + c.disabled}, "run", "-n", "2", "--", "badrank", "outlives plugins")
 			cmd.Stderr = &stderr
 			stdout, err := cmd.StdoutPipe()
 			if err != nil {

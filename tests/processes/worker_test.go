@@ -71,7 +71,7 @@ func TestWorkerGoesWrongInACall(t *testing.T) {
 
 // TestLastBackendGoes: without another backend the call is an error on all ranks that says who is gone.
 func TestLastBackendGoes(t *testing.T) {
-	env := append(badWorkers("killed@4000"), "WEIR_CASCADE__DISABLED=shm-flat,shm-twoshot")
+	env := append(badWorkers("killed@4000"), "WEIR_CASCADE__DISABLED=shm-flat,shm-twoshot,builtin")
 	out, err := harness.Weir(t, harness.RunFolder(t), env, "run", "-q", "-n", "2", "--", "sh", "-c", "checked -calls 600 -op sum; exit 0").CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
