@@ -5,7 +5,10 @@ import (
 	"errors"
 	"io"
 	"log/slog"
+	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -20,10 +23,31 @@ import (
 // fakeStarter begins processes that are none: each lives as long as its behaviour says, in the time of a synctest bubble.
 type fakeStarter struct {
 	behaviour func(n int) behaviour // of process n, from 0
-	changed   bool                  // the file is not what was checked
-	starts    []time.Duration       // when, since the first
-	first     time.Time
-	stopped   map[*running]bool
+	changed   atomic.Bool           // the file is not what was checked
+
+	mu      sync.Mutex
+	starts  []time.Duration // when, since the first
+	first   time.Time
+	stopped map[*running]bool
+}
+
+// started is when each process was started, since the first.
+func (f *fakeStarter) started() []time.Duration {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Clone(f.starts)
+}
+
+// begin notes a process that is started, and returns its number.
+func (f *fakeStarter) begin(r *running) int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.first.IsZero() {
+		f.first = time.Now()
+	}
+	f.starts = append(f.starts, time.Since(f.first))
+	f.stopped[r] = false
+	return len(f.starts) - 1
 }
 
 // behaviour is what a process does. The zero value serves until it is stopped.
@@ -36,20 +60,15 @@ type behaviour struct {
 }
 
 func (f *fakeStarter) check(spec Spec) (binary, error) {
-	if f.changed {
+	if f.changed.Load() {
 		return binary{}, errors.New("it has another SHA-256")
 	}
 	return binary{spec: spec, path: spec.Path}, nil
 }
 
 func (f *fakeStarter) launch(ctx context.Context, b binary, opts Options) (*running, error) {
-	if f.first.IsZero() {
-		f.first = time.Now()
-	}
-	does := f.behaviour(len(f.starts))
-	f.starts = append(f.starts, time.Since(f.first))
 	r := newRunning(b, opts)
-	f.stopped[r] = false
+	does := f.behaviour(f.begin(r))
 	r.client = fakeClient{f, r}
 	select {
 	case <-time.After(does.up):
@@ -76,7 +95,12 @@ type fakeClient struct {
 	of      *running
 }
 
-func (c fakeClient) Kill()                                    { c.starter.stopped[c.of] = true }
+func (c fakeClient) Kill() {
+	c.starter.mu.Lock()
+	defer c.starter.mu.Unlock()
+	c.starter.stopped[c.of] = true
+}
+
 func (c fakeClient) Client() (goplugin.ClientProtocol, error) { return nil, errors.New("it is a fake") }
 
 // supervised is a slot whose first process serves, and its supervision, which ends with the bubble's test.
@@ -97,6 +121,8 @@ func supervised(t *testing.T, policy Restart, does func(n int) behaviour) (*slot
 	t.Cleanup(func() {
 		h.Close()
 		synctest.Wait()
+		f.mu.Lock()
+		defer f.mu.Unlock()
 		for r, stopped := range f.stopped {
 			if !stopped || r.life.Err() == nil {
 				t.Errorf("process %d is left", r.number)
@@ -181,12 +207,12 @@ func TestBackOff(t *testing.T) {
 				if err != nil && slot.status().Err != err {
 					t.Errorf("status: %v", slot.status().Err)
 				}
-				if len(f.starts) != len(c.starts) {
-					t.Fatalf("started at %s, %d restarts; want %s", f.starts, restarts, c.starts)
+				if len(f.started()) != len(c.starts) {
+					t.Fatalf("started at %s, %d restarts; want %s", f.started(), restarts, c.starts)
 				}
 				for i, want := range c.starts {
-					if f.starts[i] != want {
-						t.Errorf("start %d was at %s, want %s", i, f.starts[i], want)
+					if f.started()[i] != want {
+						t.Errorf("start %d was at %s, want %s", i, f.started()[i], want)
 					}
 				}
 			})
@@ -198,10 +224,10 @@ func TestBackOff(t *testing.T) {
 func TestChangedFileIsGivenUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		slot, f, _ := supervised(t, Restart{First: time.Second}, always(behaviour{lives: time.Minute}))
-		f.changed = true
+		f.changed.Store(true)
 		time.Sleep(time.Hour)
-		if _, _, err := slot.current(); err == nil || !strings.Contains(err.Error(), "`weir plugins reload flat` accepts it") || len(f.starts) != 1 {
-			t.Errorf("started at %s: %v", f.starts, err)
+		if _, _, err := slot.current(); err == nil || !strings.Contains(err.Error(), "`weir plugins reload flat` accepts it") || len(f.started()) != 1 {
+			t.Errorf("started at %s: %v", f.started(), err)
 		}
 	})
 }
@@ -267,8 +293,8 @@ func TestReloadWhileARestartIsDue(t *testing.T) {
 		}
 		time.Sleep(2 * time.Hour)
 		want := []time.Duration{0, time.Minute, 91 * time.Minute} // which an hour after its end
-		if _, restarts, err := slot.current(); len(f.starts) != 3 || f.starts[1] != want[1] || f.starts[2] != want[2] || restarts != 1 || err != nil {
-			t.Errorf("started at %s, %d restarts, %v; want %s", f.starts, restarts, err, want)
+		if _, restarts, err := slot.current(); len(f.started()) != 3 || f.started()[1] != want[1] || f.started()[2] != want[2] || restarts != 1 || err != nil {
+			t.Errorf("started at %s, %d restarts, %v; want %s", f.started(), restarts, err, want)
 		}
 	})
 }
