@@ -3,6 +3,7 @@ package languages
 import (
 	"archive/zip"
 	"context"
+	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -255,7 +256,15 @@ func TestPythonFindsTheLibrary(t *testing.T) {
 	if out := run(env[0], "PATH=/usr/bin:/bin"); !strings.Contains(out, "error libweir.so cannot be loaded") {
 		t.Errorf("no library anywhere: %s", out)
 	}
-	if out := run(env[0], "PATH="+harness.Bin+":/usr/bin:/bin"); !strings.Contains(out, "version 0.") {
+	beside := t.TempDir()
+	err := errors.Join( // the program is looked for, not run
+		os.WriteFile(filepath.Join(beside, "weir"), []byte("#!/bin/sh\n"), 0o755),
+		os.Symlink(harness.CLibrary(t), filepath.Join(beside, "lib")),
+	)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if out := run(env[0], "PATH="+beside+":/usr/bin:/bin"); !strings.Contains(out, "version 0.") {
 		t.Errorf("a library in lib/ beside weir: %s", out)
 	}
 }
